@@ -85,9 +85,17 @@ pub(crate) fn check_setting_names() -> Result<()> {
     Ok(())
 }
 
-/// `role.yaml` can be applied without helm. Its rules name the lease and the `ConfigMaps` that
-/// `hpa run` uses by default.
-pub(crate) fn check_lease_of_role() -> Result<()> {
+/// The role files can be applied without helm, and bindings refer to their names. The rules of
+/// `role.yaml` name the lease and the `ConfigMaps` that `hpa run` uses by default.
+pub(crate) fn check_roles() -> Result<()> {
+    for (file, kind) in [("files/clusterrole.yaml", "ClusterRole"), ("files/role.yaml", "Role")] {
+        let role = read_controller_file(file)?;
+        ensure!(role["kind"] == kind && role["metadata"]["name"] == "hpa-controller", "{file}");
+        ensure!(
+            role["rules"].as_array().is_some_and(|rules| !rules.is_empty()),
+            "{file} has no rules"
+        );
+    }
     let code = std::fs::read_to_string(repository_path("crates/hpa/src/args/lease.rs"))?;
     let (before, _) = code.split_once("leader_elect_resource_name: String").context("no flag")?;
     let (_, default) = before.rsplit_once("default_value = \"").context("no default")?;

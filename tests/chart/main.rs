@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     }
     report.add_result("schema_has_the_log_levels_of_the_flag", files::check_log_levels());
     report.add_result("schema_has_the_settings", files::check_setting_names());
-    report.add_result("role_has_the_default_lease_of_the_flag", files::check_lease_of_role());
+    report.add_result("roles_match_flag_defaults", files::check_roles());
     report.add_result("namespaced_role_has_the_rights_on_targets", access::check_namespaced_role());
     report.add_result("every_alert_is_documented", documents::check_alerts());
     report.add_result("every_reason_is_documented", documents::check_condition_reasons());

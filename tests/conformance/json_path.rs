@@ -77,12 +77,12 @@ fn recorded_kinds(error: &ExtractError, case: &Line) -> &'static [&'static str] 
         ExtractError::Type("null") => &["type-null"],
         ExtractError::Type("a boolean") => &["type-bool"],
         ExtractError::Type("a string") => &["type-string"],
-        ExtractError::Type(_) => &["type-object"],
+        ExtractError::Type("an object") => &["type-object"],
         ExtractError::Path { .. } => &["parse"],
         ExtractError::Document { .. } => &["document"],
         // In an expression, an error of a path may be recorded as one of the evaluation.
         ExtractError::Evaluation(_) if case.json_key.is_empty() => &["eval", "path", "panic"],
         ExtractError::Evaluation(_) => &["path", "panic"],
-        ExtractError::TooLarge => &[],
+        ExtractError::Type(_) | ExtractError::TooLarge => &[],
     }
 }

@@ -344,9 +344,7 @@ const FETCH_FAILED: &str = "unable to fetch metrics";
 /// The message for a failed query, with a short reason. The details are only logged: users who may
 /// read metrics must not see them.
 fn fetch_failure(error: &MetricError) -> String {
-    let MetricError::Fetch(cause) = error else { return FETCH_FAILED.to_owned() };
-    let of_rule = cause.downcast_ref::<RuleQueryFailure>().map(|rule| &rule.failure);
-    match of_rule.or_else(|| cause.downcast_ref::<QueryFailure>()).map(QueryFailure::reason) {
+    match QueryFailure::of(error).map(QueryFailure::reason) {
         Some(reason) if reason.contains("Prometheus") => format!("{FETCH_FAILED} ({reason})"),
         Some(reason) => format!("{FETCH_FAILED} (Prometheus: {reason})"),
         None => FETCH_FAILED.to_owned(),

@@ -253,7 +253,7 @@ impl Readings {
 
     /// Sets the lead of the clock of the decision over that of the samples.
     ///
-    /// Only reports use it, for the ages of samples. The decision is that of the wrong clock.
+    /// Only reports use it, for the ages of samples. The decision itself uses the wrong clock.
     pub fn set_clock_lead(&mut self, lead: SignedDuration) {
         self.clock_lead = lead;
     }

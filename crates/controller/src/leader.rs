@@ -305,7 +305,7 @@ impl Leader<'_> {
         self.informers.queue.shut_down();
         let stop = async {
             if timeout(grace, tasks.finish()).await.is_err() {
-                // Reports without a controller of their own have no grace period.
+                // `hpa shadow-report` has no grace period: at its end, it interrupts reconciles.
                 if !grace.is_zero() {
                     warn!(?grace, "reconciles did not finish within the grace period");
                 }

@@ -24,8 +24,8 @@ use serde_json::Value;
 pub(crate) use self::{
     clock::{ApiServerClock, api_server_time, now},
     objects::{
-        get_object, list, list_first_page, list_needed, listed_metrics, summarize_undecodable,
-        unavailability,
+        get_object, get_pod, list, list_first_page, list_needed, listed_metrics,
+        summarize_undecodable, unavailability,
     },
 };
 use crate::{

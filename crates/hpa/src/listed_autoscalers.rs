@@ -50,7 +50,7 @@ pub(crate) struct ListedAutoscaler {
     pub(crate) unstored: Option<UnstoredStatus>,
     /// The number of the target's pods, if it was read.
     pub(crate) target_pods: Option<TargetPods>,
-    /// What the controller has just done, if its debug API was read.
+    /// The latest activity of the controller, if its debug API was read.
     pub(crate) activity: AutoscalerActivity,
     /// The names of the other autoscalers of the target. Empty until [`set_other_autoscalers`].
     pub(crate) other_autoscalers: Vec<String>,
@@ -206,7 +206,7 @@ pub(crate) fn set_unstored_statuses(
     Some(FailedStatusWrites { autoscalers: 1 + unstored.count(), error })
 }
 
-/// Sets what the controller has just done. `activities` has it by the names of autoscalers.
+/// Sets the latest activity of the controller. `activities` has it by the names of autoscalers.
 pub(crate) fn set_activities(
     all: &mut [ListedAutoscaler],
     mut activities: BTreeMap<String, AutoscalerActivity>,
@@ -267,9 +267,9 @@ fn decode_all(api: AutoscalerApi, objects: &[Value]) -> (Vec<ListedAutoscaler>, 
     (autoscalers, kubectl::summarize_undecodable(&errors))
 }
 
-/// Reads the scales of the autoscalers whose short reports need them, and why pods can't be
-/// created: the status of an autoscaler doesn't have the target's number of pods. What can't be
-/// read stays unknown.
+/// Reads the target's number of pods, and the reason if pods can't be created, for the autoscalers
+/// whose short reports need them: the status of an autoscaler has neither. If a read fails, they
+/// stay unknown.
 pub(crate) async fn read_scales(
     client: &Client,
     timeout: Duration,
@@ -331,7 +331,7 @@ impl ListedAutoscaler {
         let mut report = ShortReport::with_surroundings(&self.hpa, &resolved, surroundings);
         if let Some(UnstoredStatus { error, failure }) = &self.unstored {
             report.state = State::Failing;
-            // Mostly, all autoscalers have the same error, which reports of the cluster begin with.
+            // Usually all autoscalers have the same error, and cluster reports begin with it.
             let cause = match failure {
                 Some(failure) => format!("{failure}; its status is not stored"),
                 None => format!("its status is not stored: {error}"),

@@ -120,30 +120,31 @@ impl ServingCertificate {
     }
 
     /// Returns an acceptor for the current files, or for the certificate that the caller has set.
-    /// If changed files are unusable, keeps the last certificate.
     pub fn acceptor(&self) -> TlsAcceptor {
         let mut state = self.state.lock();
-        if let Some((chain, key)) = &self.files {
-            let modified = (modification_time(chain), modification_time(key));
-            if modified != state.modified {
-                state.modified = modified;
-                match load_files(chain, key, &self.handshake) {
-                    Ok(loaded) => {
-                        info!("reloaded the serving certificate");
-                        self.set_loaded(&mut state, loaded);
-                    }
-                    Err(error) => {
-                        let error = hpa_metrics::describe(&error);
-                        warn!(
-                            error,
-                            "unable to reload the serving certificate; keeping the old one"
-                        );
-                    }
-                }
-            }
-        }
+        self.reload_changed_files(&mut state);
         self.warn_of_expiry(&mut state);
         state.loaded.acceptor.clone()
+    }
+
+    /// Loads the files if they have changed. If they are unusable, keeps the last certificate.
+    fn reload_changed_files(&self, state: &mut State) {
+        let Some((chain, key)) = &self.files else { return };
+        let modified = (modification_time(chain), modification_time(key));
+        if modified == state.modified {
+            return;
+        }
+        state.modified = modified;
+        match load_files(chain, key, &self.handshake) {
+            Ok(loaded) => {
+                info!("reloaded the serving certificate");
+                self.set_loaded(state, loaded);
+            }
+            Err(error) => {
+                let error = hpa_metrics::describe(&error);
+                warn!(error, "unable to reload the serving certificate; keeping the old one");
+            }
+        }
     }
 
     fn set_loaded(&self, state: &mut State, loaded: LoadedCertificate) {
@@ -159,8 +160,8 @@ impl ServingCertificate {
         if !state.take_expiry_warning(now) {
             return;
         }
-        let (certificate, not_after) = (self.files.as_ref(), state.loaded.not_after);
-        let certificate = certificate.map(|(chain, _)| chain.display().to_string());
+        let not_after = state.loaded.not_after;
+        let certificate = self.files.as_ref().map(|(chain, _)| chain.display().to_string());
         if not_after < now {
             warn!(
                 certificate,

@@ -98,8 +98,8 @@ pub struct MetricSpec {
 }
 
 impl MetricSpec {
-    /// The target of the member that is set, whatever `type` names. Of several, which the API
-    /// server rejects, the first in the order of this function.
+    /// The target of the member that is set, even if `type` names another. If several are set,
+    /// which the API server rejects, the first in the order of this function counts.
     pub fn target(&self) -> Option<&MetricTarget> {
         let resource = self.resource.as_ref().map(|source| &source.target);
         let container = self.container_resource.as_ref().map(|source| &source.target);

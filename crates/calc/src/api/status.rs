@@ -98,8 +98,8 @@ pub struct MetricStatus {
 }
 
 impl MetricStatus {
-    /// The value of the member that is set, whatever `type` names. Of several, the first in the
-    /// order of this function.
+    /// The value of the member that is set, even if `type` names another. If several are set, the
+    /// first in the order of this function counts.
     pub fn current(&self) -> Option<&MetricValueStatus> {
         let resource = self.resource.as_ref().map(|source| &source.current);
         let container = self.container_resource.as_ref().map(|source| &source.current);

@@ -123,8 +123,9 @@ impl Explanation {
     }
 
     /// The numbers of matched pods and of the target's pods, if the ratio includes pods without a
-    /// usable sample or is multiplied, and more pods count than the target has. This explains a
-    /// scale-up although the usage is below the target, and that none follows a usage above it.
+    /// usable sample or is multiplied, and more pods count than the target has. This explains why
+    /// the target scales up although the usage is below the target value, or doesn't although it is
+    /// above.
     fn extra_pods_text(&self) -> Option<String> {
         let winner = self.winning_metric()?;
         let extra = self.extra_pods?;

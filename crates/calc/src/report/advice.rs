@@ -380,8 +380,8 @@ fn about_limits(
     let rules = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings).rules(direction);
     let member = if direction == Direction::Up { "scaleUp" } else { "scaleDown" };
     match explanation.reason() {
-        // A ratio is multiplied by the pods that exist, and a higher maximum creates none of the
-        // others. Nor do pods run for which the cluster has no room.
+        // A ratio is multiplied by the pods that exist, and a higher maximum doesn't create the
+        // others. While pods stay pending, more of them don't help either.
         Reason::MaxReplicas
             if has_wrong_value || lacks_existing_pods(inputs) || long_pending_count(inputs) > 0 =>
         {

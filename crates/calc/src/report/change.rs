@@ -259,10 +259,11 @@ fn find_metric_change(
     let value = MilliValue::from_milli(milli);
     let mut trigger = Trigger::Metric { metric, direction, value, current, utilization: None };
     let changed = trigger.apply(inputs);
+    let new_decision = changed.decide();
     if let Trigger::Metric { utilization, .. } = &mut trigger {
-        *utilization = changed.decide().explanation().metrics.get(metric)?.utilization;
+        *utilization = new_decision.explanation().metrics.get(metric)?.utilization;
     }
-    Some(Change { trigger, replicas: changed.resulting_replicas() })
+    Some(Change { trigger, replicas: new_decision.resulting_replicas() })
 }
 
 /// A value above `current` that changes the replicas, found by doubling `current` up to 39 times.

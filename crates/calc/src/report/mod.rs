@@ -82,9 +82,8 @@ impl Inputs {
 
     /// The indices of the metrics that could not be read here, but that the controller may read:
     /// they have a value in its last status, it reports no failure of them, or they may be of a
-    /// source that it can't read at present.
-    /// If the caller has no advice for them, [`Inputs::report_with_advice`] gives advice about that
-    /// source.
+    /// source that it can't read at present. If the caller has no advice for them,
+    /// [`Inputs::report_with_advice`] gives advice about that source.
     pub fn metrics_of_controller_sources(&self) -> Vec<usize> {
         let decision = self.decide();
         let reported = reported::ReportedMetrics::new(self, &decision);
@@ -248,8 +247,7 @@ impl Report {
         }
     }
 
-    /// Adds that another client has changed the replicas after this number of scalings, as
-    /// in [`Surroundings::overwritten_scalings`], with advice. 0 adds nothing.
+    /// Adds a clause and advice about [`Surroundings::overwritten_scalings`]. 0 adds nothing.
     pub fn add_overwritten_scalings(&mut self, scalings: u32) {
         if scalings > 0 {
             let text = short::describe_overwritten(scalings);

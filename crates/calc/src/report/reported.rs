@@ -69,9 +69,10 @@ impl<'a> ReportedMetrics<'a> {
             let failure = metrics.get(index).and_then(|metric| metric.failure);
             matches!(failure, Some(Fetch | Empty | NotRead)) && may_be_read(index)
         };
+        let unread: Vec<usize> = (0..metrics.len()).filter(|index| is_unread(*index)).collect();
         let without_failure = |is_silent: bool| -> Vec<usize> {
-            let absent = (0..metrics.len())
-                .filter(|index| is_unread(*index) && error(*index).is_some_and(is_metric_missing));
+            let unread = unread.iter().copied();
+            let absent = unread.filter(|index| error(*index).is_some_and(is_metric_missing));
             let has_no_failure =
                 |index: &usize| is_silent || inputs.readings.was_read_by_controller(*index);
             absent.filter(has_no_failure).collect()
@@ -97,8 +98,7 @@ impl<'a> ReportedMetrics<'a> {
         let mut causes: BTreeMap<usize, &str> =
             of_condition.map(|index| (*index, cause)).into_iter().collect();
         causes.extend(inputs.readings.controller_errors());
-        let unread = (0..hpa.spec.metrics.len()).filter(|index| is_unread(*index));
-        let values = unread.filter(|index| !causes.contains_key(index));
+        let values = unread.iter().copied().filter(|index| !causes.contains_key(index));
         let values = values.filter_map(|index| {
             Some((index, Measurement::of_status(hpa, &inputs.settings, index)?))
         });
@@ -108,12 +108,11 @@ impl<'a> ReportedMetrics<'a> {
         reported.is_silent = active.status == ConditionStatus::True
             && status.current_metrics.is_empty()
             && reported.causes.is_empty()
-            && (0..metrics.len()).any(is_unread);
+            && !unread.is_empty();
         reported.without_failure = without_failure(reported.is_silent);
         if !reported.values.is_empty() {
-            let unread = (0..metrics.len()).filter(|index| is_unread(*index));
-            let unknown = unread.filter(|index| !reported.is_reported(*index)).collect();
-            reported.unknown = unknown;
+            let unknown = unread.into_iter().filter(|index| !reported.is_reported(*index));
+            reported.unknown = unknown.collect();
         }
         reported.causes.retain(|index, cause| {
             let differs =
@@ -157,8 +156,8 @@ impl<'a> ReportedMetrics<'a> {
             || self.causes.values().any(|cause| is_in_process(cause))
     }
 
-    /// Whether a metric that no metrics API has here may be one of the controller's own source,
-    /// while the controller can't read that source.
+    /// Whether the controller may have a source for a metric that no metrics API has here, but
+    /// can't read that source now.
     pub(super) fn may_be_of_unreadable_source(
         &self,
         index: usize,

@@ -116,8 +116,8 @@ pub struct Surroundings<'a> {
     pub other_autoscalers: &'a [String],
     /// The conflict with them ([`describe_bounds_conflict`](super::describe_bounds_conflict)).
     pub bounds_conflict: Option<&'a str>,
-    /// The number of recent scalings after which another client has changed the replicas. 0 if
-    /// it is unknown, or too low to report.
+    /// The number of recent scalings after which another client has changed the replicas. 0 if it
+    /// is unknown, or too low to report.
     pub overwritten_scalings: u32,
 }
 
@@ -177,8 +177,8 @@ impl ShortReport {
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
         let lacks_pods = scale.is_some_and(|scale| scale.status_replicas < scale.spec_replicas);
         let state = match state(hpa, load, settings) {
-            // A higher maximum creates none of the pods that don't exist. A status without any may
-            // be one that no controller writes.
+            // A higher maximum doesn't create the pods that don't exist. If the status has no pods,
+            // maybe no controller writes it.
             State::AtMaximum
                 if lacks_pods
                     && (replica_failure.is_some()

@@ -69,7 +69,7 @@ fn is_held_back(inputs: &Inputs, decision: &Decision<'_>) -> bool {
 /// outdated, or has only some of the pods, such as the ready ones.
 pub(super) fn lacks_existing_pods(inputs: &Inputs) -> bool {
     let Ok(scale) = &inputs.scale else { return false };
-    let active_count = inputs.selected.pods.iter().filter(|pod| pod.is_active()).count();
+    let active_count = active_pods(inputs).count();
     (1..scale.spec_replicas).contains(&scale.status_replicas)
         && i32::try_from(active_count).is_ok_and(|count| count < scale.spec_replicas)
 }
@@ -89,7 +89,7 @@ pub(super) fn about_surge_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Opt
         matches!(&*inputs.hpa.spec.scale_target_ref.kind, "StatefulSet" | "ReplicaSet");
     let surge = scale.status_replicas.saturating_sub(scale.spec_replicas);
     let deleted = inputs.selected.pods.iter().filter(|pod| pod.terminating).count();
-    let active = inputs.selected.pods.iter().filter(|pod| pod.is_active()).count();
+    let active = active_pods(inputs).count();
     // A person may have scaled the target down, and the status still counts the pods.
     let is_kept = surge > 0
         && (usize::try_from(surge).is_ok_and(|surge| surge > deleted)
@@ -175,8 +175,8 @@ pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
 /// others. `None` if there are none of the first.
 pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let unready = long_unready_pods(inputs, decision)?;
-    let active = inputs.selected.pods.iter().filter(|pod| pod.is_active());
-    let starting = active.filter(|pod| is_pending_or_unready(pod) && is_in_start_up(inputs, pod));
+    let pods = active_pods(inputs);
+    let starting = pods.filter(|pod| is_pending_or_unready(pod) && is_in_start_up(inputs, pod));
     Some(match starting.count() {
         0 => unready,
         1 => format!("{unready}, 1 is starting"),
@@ -195,9 +195,8 @@ fn long_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String>
     if is_named || explanation.reason() == Reason::Failed {
         return None;
     }
-    let active = inputs.selected.pods.iter().filter(|pod| pod.is_active());
-    let total = active.clone().count();
-    let unready = active.filter(|pod| is_pending_or_unready(pod));
+    let total = active_pods(inputs).count();
+    let unready = active_pods(inputs).filter(|pod| is_pending_or_unready(pod));
     let unready_count = unready.clone().count();
     let unready = unready.filter(|pod| !is_in_start_up(inputs, pod)).count();
     match (unready, total) {
@@ -214,7 +213,7 @@ fn long_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String>
 /// them.
 pub(super) fn pending_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     decision.explanation().winning_metric()?.rebalanced_ratio?;
-    let total = inputs.selected.pods.iter().filter(|pod| pod.is_active()).count();
+    let total = active_pods(inputs).count();
     match long_pending_count(inputs) {
         0 => None,
         1 => Some(format!("1 of {} is pending", counted(total, "pod"))),
@@ -225,10 +224,11 @@ pub(super) fn pending_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
 /// The number of pods that are pending although the last scaling [has settled](has_settled), except
 /// those in their start-up.
 pub(super) fn long_pending_count(inputs: &Inputs) -> usize {
-    let pods = inputs.selected.pods.iter().filter(|pod| pod.is_active());
-    let pending = pods.filter(|pod| pod.phase == PodPhase::Pending);
-    let pending = pending.filter(|pod| !is_in_start_up(inputs, pod)).count();
-    if has_settled(inputs) { pending } else { 0 }
+    if !has_settled(inputs) {
+        return 0;
+    }
+    let pending = active_pods(inputs).filter(|pod| pod.phase == PodPhase::Pending);
+    pending.filter(|pod| !is_in_start_up(inputs, pod)).count()
 }
 
 /// Counts the unready pods of the deciding metric whose samples count, if its ratio includes other
@@ -246,6 +246,11 @@ pub(super) fn counted_unready_pods(winner: &MetricReport) -> Option<String> {
         1 => Some(format!("the sample of 1 {unready} pod counts")),
         _ => Some(format!("the samples of {count} {unready} pods count")),
     }
+}
+
+/// The pods that neither have finished nor are being deleted.
+fn active_pods(inputs: &Inputs) -> impl Iterator<Item = &Pod> + Clone {
+    inputs.selected.pods.iter().filter(|pod| pod.is_active()).map(AsRef::as_ref)
 }
 
 fn is_pending_or_unready(pod: &Pod) -> bool {
@@ -305,8 +310,9 @@ pub(super) fn about_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Op
 }
 
 /// Whether a pod is in the CPU initialization period after its start, and may be unready or not
-/// measured because it still starts. A pod that is no longer ready has started. A pod without a
-/// start, which no node has yet, may be new until the last scaling [has settled](has_settled).
+/// measured because it is still starting. A pod that is no longer ready has started. A pod without
+/// a start time is not on a node yet, and may be new until the last scaling
+/// [has settled](has_settled).
 pub(super) fn is_in_start_up(inputs: &Inputs, pod: &Pod) -> bool {
     let settings = &inputs.settings;
     let Some(start) = pod.start_time else {

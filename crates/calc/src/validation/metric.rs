@@ -75,8 +75,8 @@ fn validate_metric(
     }
 }
 
-/// Validates the member that is set, even if it doesn't match the type. Several are a violation in
-/// themselves: only the first in the order of this function is validated.
+/// Validates the member that is set, even if it doesn't match the type. If several are set, that is
+/// a violation, and only the first in the order of this function is validated.
 fn validate_first_source(
     causes: &mut Causes,
     path: &Path<'_>,

@@ -98,7 +98,7 @@ fn start_and_end_of_a_fallback_are_each_reported_once() {
     assert_eq!(run.condition(FALLBACK), None, "without the setting");
 }
 
-/// No metric asks for these replicas, whether the limit is a policy or a bound, and while the
+/// The fallback asks for these replicas, not the metrics: at a policy, at a bound, and while the
 /// metric is read again.
 #[test]
 fn replicas_of_a_fallback_are_not_those_of_metrics() {

@@ -289,8 +289,8 @@ impl AutoscalerDetail {
     pub fn current_decision(&self) -> Option<LastDecision> {
         let is_next_due = self.autoscaler.next_due_in_seconds.is_none_or(|due| due < 0.0);
         // With a long sync period, all runs may be older than the requested past. The last decision
-        // then has no explanation, so it must be known without one that no metric failed in it:
-        // there is no error, or the metrics were not read because the scale was not.
+        // then has no explanation, so it counts only if no metric can have failed in it: there is
+        // no error, or the scale could not be read, so the metrics were not read.
         let older = self.autoscaler.last.as_ref().filter(|last| {
             last.decision.error.is_none() || last.decision.current_replicas.is_none()
         });
@@ -331,8 +331,15 @@ impl AutoscalerDetail {
 pub struct LastDecision {
     /// The decision in a clause, such as `stays at 4: cpu is at 60%`.
     pub clause: String,
-    /// The cause for which the controller could not decide.
+    /// The reason why the controller could not decide, or could not write the scale.
     pub failure: Option<String>,
+}
+
+impl LastDecision {
+    /// The reason why the controller could not decide. `None` if it only could not write the scale.
+    fn failure_to_decide(&self) -> Option<&str> {
+        self.failure.as_deref().filter(|failure| !is_failed_write(failure))
+    }
 }
 
 /// A decision of the controller to stay at the replicas.
@@ -420,28 +427,25 @@ pub fn replace_sentence(report: &mut Report, decision: &LastDecision, errors: &[
     };
     report.sentence = one_line(&sentence).into_owned();
     report.doubt.get_or_insert_with(|| OTHER_INPUTS.to_owned());
-    // The advice about a failed write is by the status.
-    let failure = decision.failure.as_deref().filter(|failure| !is_failed_write(failure));
-    if let Some(failure) = failure {
+    // The report has advice about a failed write by the status.
+    if let Some(failure) = decision.failure_to_decide() {
         // Nothing scales before the controller can decide again.
         report.changes.clear();
-        let cause = failure.split_once(": ").map_or(failure, |(_, cause)| cause);
-        let cause = one_line(cause);
+        let cause = one_line(cause(failure));
         if !report.advice.iter().any(|one| one.contains(&*cause)) {
             report.advice.insert(0, advice_about_failure(failure));
         }
     }
 }
 
-/// Adds the failure of the last write of the scale to the sentence, unless it has that of the
-/// status. Nothing is written for a report, so it may decide otherwise.
+/// Adds the failure of the last write of the scale to the sentence, unless the sentence has the one
+/// of the status. A report writes no scale, so its decision may succeed.
 fn add_failed_write(report: &mut Report, decision: &LastDecision) {
     let is_missing =
         report.scale_to.is_some() && !report.sentence.contains("could not write the scale");
     let failure = decision.failure.as_deref().filter(|failure| is_failed_write(failure));
     if let Some(failure) = failure.filter(|_| is_missing) {
-        let cause = failure.split_once(": ").map_or(failure, |(_, cause)| cause);
-        let doubt = format!("the controller could not write the scale: {cause}");
+        let doubt = format!("the controller could not write the scale: {}", cause(failure));
         let doubt = one_line(&doubt).into_owned();
         let sentence = report.sentence.replacen("scales from ", "would scale from ", 1);
         report.sentence = format!("{sentence}; {doubt}");
@@ -452,6 +456,11 @@ fn add_failed_write(report: &mut Report, decision: &LastDecision) {
 /// Whether the controller decided, but could not write the scale.
 fn is_failed_write(failure: &str) -> bool {
     failure.starts_with("failed to rescale ")
+}
+
+/// A failure without its first part, which names the step.
+fn cause(failure: &str) -> &str {
+    failure.split_once(": ").map_or(failure, |(_, cause)| cause)
 }
 
 fn advice_about_failure(failure: &str) -> String {
@@ -476,9 +485,7 @@ fn sentence_of_controller(
     let names: Vec<_> = unread.map(|metric| metric.name.as_str()).collect();
     let difference = if !names.is_empty() {
         format!("{} can't be read here", names.join(" and "))
-    } else if report.desired_replicas.is_some()
-        && decision.failure.as_deref().is_some_and(|failure| !is_failed_write(failure))
-    {
+    } else if report.desired_replicas.is_some() && decision.failure_to_decide().is_some() {
         "this doesn't fail here".to_owned()
     } else {
         return None;
@@ -551,7 +558,7 @@ impl Decision {
         }
     }
 
-    /// The cause for which the controller could not decide.
+    /// The reason why the controller could not decide, or could not write the scale.
     pub fn failure(&self) -> Option<&str> {
         self.desired_replicas.is_none().then_some(&*self.sentence)
     }
@@ -682,21 +689,16 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn decision_of_the_controller_names_the_metrics_that_only_it_could_read() {
+    /// The inputs of an autoscaler with these metrics and 4 of at most 5 replicas.
+    fn inputs(metrics: &[Value], readings: Readings) -> Inputs {
         let hpa = serde_json::json!({
             "metadata": { "namespace": "shop", "name": "web" },
             "spec": {
                 "maxReplicas": 5, "scaleTargetRef": { "kind": "Deployment", "name": "web" },
-                "metrics": [{ "type": "Pods", "pods": {
-                    "metric": { "name": "jobs" },
-                    "target": { "type": "AverageValue", "averageValue": "10" },
-                } }],
+                "metrics": metrics,
             },
         });
-        let mut readings = Readings::new();
-        readings.insert(0, Err(ReadError::fetch(MetricsApi::Custom, "unknown")));
-        let inputs = Inputs {
+        Inputs {
             hpa: serde_json::from_value::<HorizontalPodAutoscaler>(hpa).expect("an autoscaler"),
             scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
             settings: Settings::default(),
@@ -704,8 +706,18 @@ mod tests {
             readings,
             history: None,
             now: Timestamp::UNIX_EPOCH,
-        };
-        let report = inputs.report();
+        }
+    }
+
+    #[test]
+    fn decision_of_the_controller_names_the_metrics_that_only_it_could_read() {
+        let jobs = serde_json::json!({ "type": "Pods", "pods": {
+            "metric": { "name": "jobs" },
+            "target": { "type": "AverageValue", "averageValue": "10" },
+        } });
+        let mut readings = Readings::new();
+        readings.insert(0, Err(ReadError::fetch(MetricsApi::Custom, "unknown")));
+        let report = inputs(&[jobs], readings).report();
         let decision = |clause: &str| LastDecision { clause: clause.to_owned(), failure: None };
         let sentence = |clause, errors: &[Option<String>]| {
             sentence_of_controller(&report, &decision(clause), errors)
@@ -715,8 +727,8 @@ mod tests {
             "stays at 4: jobs is at 9, as the controller decided last; jobs can't be read here";
         assert_eq!(sentence(by_metric, &[None]).as_deref(), Some(expected));
         assert_eq!(sentence(by_metric, &[Some("unknown".to_owned())]), None);
-        // The bounds decided, so the controller evaluated no metric.
-        // The target has 4 replicas, not yet 5.
+        // The bounds decided, so the controller evaluated no metric. The target has 4 replicas, not
+        // yet 5.
         let expected = "scaled from 2 to 4: minReplicas is 4, as the controller decided last; jobs \
                         can't be read here";
         let by_bounds = sentence("scales from 2 to 4: minReplicas is 4", &[]);
@@ -729,33 +741,20 @@ mod tests {
     #[case::only_in_the_record(false)]
     #[case::in_the_status(true)]
     fn failed_write_of_the_controller_is_in_the_first_line(#[case] is_stored: bool) {
-        let message = "the HPA controller was unable to update the target scale: denied";
-        let able = serde_json::json!({
-            "type": "AbleToScale", "status": "False", "reason": "FailedUpdateScale",
-            "message": message,
-        });
-        let conditions = if is_stored { vec![able] } else { Vec::new() };
-        let hpa = serde_json::json!({
-            "metadata": { "namespace": "shop", "name": "web" },
-            "spec": {
-                "maxReplicas": 5, "scaleTargetRef": { "kind": "Deployment", "name": "web" },
-                "metrics": [{ "type": "External", "external": {
-                    "metric": { "name": "jobs" },
-                    "target": { "type": "AverageValue", "averageValue": "10" },
-                } }],
-            },
-            "status": { "conditions": conditions },
-        });
-        let jobs = Reading::External(vec![MilliValue::from_milli(90_000)].into());
-        let inputs = Inputs {
-            hpa: serde_json::from_value::<HorizontalPodAutoscaler>(hpa).expect("an autoscaler"),
-            scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
-            settings: Settings::default(),
-            selected: SelectedPods::default(),
-            readings: [(0, Ok(jobs))].into_iter().collect(),
-            history: Some(History::default()),
-            now: Timestamp::UNIX_EPOCH,
-        };
+        let jobs = serde_json::json!({ "type": "External", "external": {
+            "metric": { "name": "jobs" },
+            "target": { "type": "AverageValue", "averageValue": "10" },
+        } });
+        let reading = Reading::External(vec![MilliValue::from_milli(90_000)].into());
+        let mut inputs = inputs(&[jobs], [(0, Ok(reading))].into_iter().collect());
+        inputs.history = Some(History::default());
+        if is_stored {
+            let able = serde_json::json!([{
+                "type": "AbleToScale", "status": "False", "reason": "FailedUpdateScale",
+                "message": "the HPA controller was unable to update the target scale: denied",
+            }]);
+            inputs.hpa.status.conditions = serde_json::from_value(able).expect("conditions");
+        }
         let (reference, message) = ("Deployment/shop/web".to_owned(), "denied".to_owned());
         let error = hpa_calc::ReconcileError::Rescale { reference, message }.to_string();
         let clause = format!("stays at 4: {error}");
@@ -838,13 +837,6 @@ mod tests {
                 "metric": { "name": name }, "target": { "type": "Value", "value": "10" },
             } })
         };
-        let hpa = serde_json::json!({
-            "metadata": { "namespace": "shop", "name": "web" },
-            "spec": {
-                "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": "web" },
-                "metrics": [metric("jobs"), metric("same")],
-            },
-        });
         let milli = |value: i64| MilliValue::from_milli(value * 1000);
         let mut readings = Readings::new();
         if let Some(own) = own {
@@ -852,15 +844,7 @@ mod tests {
             readings.insert(0, Ok(Reading::External(own.into())));
         }
         readings.insert(1, Ok(Reading::External(vec![milli(9)].into())));
-        let mut inputs = Inputs {
-            hpa: serde_json::from_value::<HorizontalPodAutoscaler>(hpa).expect("an autoscaler"),
-            scale: Ok(Scale::default()),
-            settings: Settings::default(),
-            selected: SelectedPods::default(),
-            readings,
-            history: None,
-            now: Timestamp::UNIX_EPOCH,
-        };
+        let mut inputs = inputs(&[metric("jobs"), metric("same")], readings);
         let values = [Some(milli(70)), Some(milli(9))];
         let filled = fill_readings(&mut inputs, &values, are_current, Vec::new());
         let expected: &[&str] = if is_replaced { &["jobs"] } else { &[] };

@@ -54,12 +54,13 @@ impl ForecastChecks {
         // The autoscalers that are being checked, or wait for a check.
         let mut queued: HashSet<HpaKey> = HashSet::new();
         loop {
-            for (key, _) in self.autoscalers_with_forecasts() {
+            let autoscalers = self.autoscalers_with_forecasts();
+            let next = next_check(&autoscalers).max(Instant::now() + SEARCH_INTERVAL);
+            for (key, _) in autoscalers {
                 if queued.insert(key.clone()) {
                     checks.push(self.check_in_turn(key, &limits));
                 }
             }
-            let next = self.next_check().max(Instant::now() + SEARCH_INTERVAL);
             // Ends at `next` or at a request, whichever comes first.
             let mut next_search = pin!(timeout_at(next, self.forecasts.check_request.notified()));
             loop {
@@ -84,16 +85,16 @@ impl ForecastChecks {
         autoscalers.retain(|(_, autoscaler)| autoscaler.forecasts.lock().is_some());
         autoscalers
     }
+}
 
-    /// The time of the next due check, at most two search intervals from now.
-    fn next_check(&self) -> Instant {
-        let next = self.autoscalers_with_forecasts().into_iter().filter_map(|(_, autoscaler)| {
-            let forecasts = autoscaler.forecasts.lock();
-            forecasts.as_ref()?.next_check()
-        });
-        let latest = Instant::now() + 2 * SEARCH_INTERVAL;
-        next.min().unwrap_or(latest).min(latest)
-    }
+/// The time of the next due check, at most two search intervals from now.
+fn next_check(autoscalers: &[(HpaKey, Arc<Autoscaler>)]) -> Instant {
+    let next = autoscalers.iter().filter_map(|(_, autoscaler)| {
+        let forecasts = autoscaler.forecasts.lock();
+        forecasts.as_ref()?.next_check()
+    });
+    let latest = Instant::now() + 2 * SEARCH_INTERVAL;
+    next.min().unwrap_or(latest).min(latest)
 }
 
 /// The limits of concurrent checks.

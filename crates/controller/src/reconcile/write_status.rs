@@ -161,9 +161,12 @@ impl Reconciler {
     async fn send_status_patch(&self, key: &HpaKey, patch: Value) -> Result<StoredHpa, KubeError> {
         let field_manager = Some(self.field_manager.as_str().to_owned());
         let params = PatchParams { field_manager, ..PatchParams::default() };
-        let request = key.api.request(&key.namespace);
         let patch = Patch::Merge(patch);
-        self.send(key, request.patch_subresource("status", &key.name, &params, &patch)).await
+        let request = key.api.request(&key.namespace);
+        let request = request.patch_subresource("status", &key.name, &params, &patch);
+        // Many reconciles may wait for responses at once, and the request has the patch as text.
+        drop(patch);
+        self.send(key, request).await
     }
 
     /// Reads the autoscaler from the API server.

@@ -381,7 +381,7 @@ impl Detail {
             (Some(doubt), _) => {
                 report.sentence = with_doubt_first(&report.sentence, &doubt);
             }
-            // With the doubt, the page has the state and the desired replicas of the status.
+            // Because of its doubt, the page shows the state and desired replicas of the status.
             (None, Some(decision)) if !report.dry_run => {
                 replace_sentence(&mut report, decision, &past.errors);
             }

@@ -47,8 +47,8 @@ impl Board {
         Self { state, version: watch::Sender::new(0), viewers: watch::Sender::new(0) }
     }
 
-    /// Counts one more page that shows the list. The first one doesn't see scales that were read at
-    /// `oldest` or before, because they are not read while there is no page.
+    /// Counts one more page that shows the list. If it is the only one, scales that were read at
+    /// `oldest` or before are forgotten: while no page is open, no scale is read.
     pub(crate) fn add_viewer(&self, oldest: Timestamp, now: Timestamp) -> ListViewer {
         if *self.viewers.borrow() == 0 {
             self.modify(|state| state.rows.forget_scales(oldest, now));

@@ -243,7 +243,7 @@ impl CollectorArguments {
         }
     }
 
-    /// A sentence for each given flag that would turn on a collector, if it lacks another flag.
+    /// A sentence for each given flag that turns on no collector because another flag is missing.
     /// `has_prometheus`: whether --prometheus-url is set.
     pub(crate) fn ineffective_flags(&self, has_prometheus: bool) -> Vec<String> {
         let needing_prometheus = [

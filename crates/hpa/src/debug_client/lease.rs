@@ -4,14 +4,13 @@ use std::fmt;
 
 use hpa_controller::{INSTANCE_SCOPE, InstanceScope, KEEPS_HISTORY};
 use hpa_lease::{ElectionLease, LeaseTime};
-use hpa_metrics::StoredObject;
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, core::ObjectList};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
 
 use super::{lease_name::LeaseName, unavailable::Unavailable};
-use crate::kubectl::{api_server_time, escape, get, get_if_served};
+use crate::kubectl::{api_server_time, escape, get, get_if_served, get_pod, is_not_found};
 
 /// The name of the container port of the debug API.
 const DEBUG_PORT_NAME: &str = "debug";
@@ -190,14 +189,14 @@ impl LeaseHolder {
     /// Reads the pod of the holder.
     pub(crate) async fn read_leader_pod(&self, client: &Client) -> Result<LeaderPod, Unavailable> {
         let (namespace, name) = (&self.lease.namespace, self.host_name());
-        let path = format!("/api/v1/namespaces/{}/pods/{}", escape(namespace), escape(name));
-        let unavailable = |error: &anyhow::Error| {
-            Unavailable::of_request(format!("get the pod {namespace}/{name}"), error)
-        };
-        let pod =
-            get_if_served::<StoredObject>(client, &path).await.map_err(|e| unavailable(&e))?;
-        let pod = pod.ok_or_else(|| Unavailable::NoPod { pod: format!("{namespace}/{name}") })?;
-        let pod = pod.to_value().map_err(|error| unavailable(&error.into()))?;
+        let pod = get_pod(client, namespace, name).await.map_err(|error| {
+            let pod = format!("{namespace}/{name}");
+            if is_not_found(&error) {
+                Unavailable::NoPod { pod }
+            } else {
+                Unavailable::of_request(format!("get the pod {pod}"), &error)
+            }
+        })?;
         Ok(LeaderPod {
             namespace: namespace.clone(),
             pod: name.to_owned(),

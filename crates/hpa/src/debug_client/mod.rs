@@ -104,7 +104,7 @@ impl Instance {
         unstored.collect()
     }
 
-    /// What the controller has just done, by the names of the autoscalers. Empty if it can't be
+    /// The latest activity of the controller, by the names of the autoscalers. Empty if it can't be
     /// read.
     pub(crate) fn activities(&self) -> BTreeMap<String, AutoscalerActivity> {
         let activities = self.items.iter().flatten().map(|item| {
@@ -118,7 +118,7 @@ impl Instance {
     }
 }
 
-/// What the controller has just done about an autoscaler.
+/// The latest activity of the controller for an autoscaler.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AutoscalerActivity {
     /// The last decision in one sentence. `None` if it is old.
@@ -131,7 +131,7 @@ pub(crate) struct AutoscalerActivity {
 pub(crate) struct UnstoredStatus {
     /// The error of the write.
     pub(crate) error: String,
-    /// The cause for which the controller could not decide last.
+    /// The cause if the controller could not make its last decision.
     pub(crate) failure: Option<String>,
 }
 

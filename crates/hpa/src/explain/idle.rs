@@ -87,20 +87,14 @@ pub(super) async fn describe_controllers(
     let stale_caches = instance.ok().and_then(|one| one.status.stale_caches_sentence());
     let mut found = Vec::new();
     for one in autoscalers.iter_mut() {
-        let manager = one.controller.name.as_deref();
-        let namespace = one.hpa.metadata.namespace.as_str();
         let hpa_rs_answers = reconciled.contains(&one.name);
-        if manager.is_none() && one.hpa.status.conditions.is_empty() {
-            let idle = leases.idle_without_status(one.api, namespace).filter(|_| !hpa_rs_answers);
-            found.extend(idle.map(|idle| (idle, one.name.clone())));
-        }
-        let Some(manager) = manager.filter(|manager| has_lease(manager)) else {
-            continue;
-        };
-        one.acting =
-            leases.acting_controller(one.api, Some(namespace), Some(manager), hpa_rs_answers);
-        if let Some(idle) = leases.idle(one.api, namespace, manager).filter(|_| !hpa_rs_answers) {
+        if let Some(idle) = leases.idle_listed(one).filter(|_| !hpa_rs_answers) {
             found.push((idle, one.name.clone()));
+        }
+        let manager = one.controller.name.as_deref().filter(|manager| has_lease(manager));
+        if manager.is_some() {
+            let namespace = Some(one.hpa.metadata.namespace.as_str());
+            one.acting = leases.acting_controller(one.api, namespace, manager, hpa_rs_answers);
         }
     }
     let idle_sentence = |(idle, names): (Idle, Vec<String>)| {

@@ -40,6 +40,11 @@ pub(crate) async fn get_object(client: &Client, path: &str) -> anyhow::Result<Va
     Ok(object.to_value()?)
 }
 
+pub(crate) async fn get_pod(client: &Client, namespace: &str, name: &str) -> anyhow::Result<Value> {
+    let path = format!("/api/v1/namespaces/{}/pods/{}", escape(namespace), escape(name));
+    get_object(client, &path).await
+}
+
 /// Lists all objects at a path, which can have a query, in pages. Warns of those that can't be
 /// decoded: one of them must not hide the others.
 pub(crate) async fn list(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {

@@ -2,15 +2,14 @@
 
 use hpa_controller::k8s::is_clearly_after;
 use hpa_dashboard::AutoscalerStatusWriter;
-use hpa_metrics::StoredObject;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Client, core::ApiResource};
+use kube::Client;
 use serde_json::Value;
 
 use super::{describe_age, is_recent_write, search::is_held};
-use crate::debug_client::{
-    KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable, items,
+use crate::{
+    debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable, items},
+    kubectl::get_pod,
 };
 
 /// The names of the HPA controller in `--controllers`.
@@ -120,9 +119,8 @@ impl ManagerFlags {
     /// Reads the flags of the holder's static pod, which is named after its node.
     async fn read(client: &Client, holder: &LeaseHolder) -> Option<Self> {
         let namespace = &holder.lease.namespace;
-        let pods = StoredObject::api(client.clone(), namespace, &ApiResource::erase::<Pod>(&()));
         let pod_name = format!("{NAME}-{}", holder.host_name());
-        let pod = pods.get_opt(&pod_name).await.ok()??.to_value().ok()?;
+        let pod = get_pod(client, namespace, &pod_name).await.ok()?;
         let mut containers = items(pod.pointer("/spec/containers"));
         let container = containers.find(|container| container["name"] == NAME)?;
         let words = ["command", "args"].into_iter().flat_map(|field| items(container.get(field)));

@@ -9,7 +9,10 @@ use super::{
     scope_of,
     search::{is_held, is_lost},
 };
-use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};
+use crate::{
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
+    listed_autoscalers::ListedAutoscaler,
+};
 
 /// The finding that no controller acts on an autoscaler, as far as the leases and the writers of
 /// statuses show it.
@@ -86,6 +89,18 @@ pub(crate) fn group_by_finding<T>(
 }
 
 impl Leases<'_> {
+    /// Checks whether no controller acts on a listed autoscaler, with or without a status.
+    pub(crate) fn idle_listed(&self, one: &ListedAutoscaler) -> Option<Idle> {
+        let namespace = &one.hpa.metadata.namespace;
+        match one.controller.name.as_deref() {
+            Some(manager) => self.idle(one.api, namespace, manager),
+            None if one.hpa.status.conditions.is_empty() => {
+                self.idle_without_status(one.api, namespace)
+            }
+            None => None,
+        }
+    }
+
     /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
     /// stored the status last. `None` if a controller may act: the lease of `manager` can't be
     /// read, was not read, or is held and its holder isn't known to handle other autoscalers;
@@ -150,11 +165,8 @@ impl Leases<'_> {
             return None;
         }
         let instances = self.describe_successor(api, namespace)?;
-        let mut holders = self.leases_for(Some(namespace)).map(|(_, holder)| holder);
-        let lost = holders
-            .find(|holder| is_lost(holder) && handles(holder, api, Some(namespace)) == Some(true));
-        if let Some(cause) = lost.and_then(describe_lost_lease) {
-            let successor = Some(instances);
+        if let Some(expired) = self.expired_handlers(api, namespace).next() {
+            let (cause, successor) = (expired.describe_expiry(), Some(instances));
             return Some(Idle { is_certain: true, cause, search: None, successor });
         }
         let mut held = self.leases_for(Some(namespace)).filter(|(_, holder)| !is_lost(holder));
@@ -229,11 +241,7 @@ impl Leases<'_> {
         namespace: &str,
     ) -> Option<String> {
         let lost_at = self.lost_at(manager)?;
-        let leases = self.leases_for(Some(namespace)).filter(|(_, holder)| {
-            is_lost(holder) && handles(holder, api, Some(namespace)) == Some(true)
-        });
-        let expired = leases.filter_map(|(_, holder)| holder.as_ref().ok());
-        let last = expired.max_by_key(|holder| holder.expiry())?;
+        let last = self.expired_handlers(api, namespace).max_by_key(|holder| holder.expiry())?;
         (last.expiry()? > lost_at).then(|| last.describe_expiry())
     }
 
@@ -241,17 +249,25 @@ impl Leases<'_> {
     /// the core API in a namespace. `None` if kube-controller-manager stored a status there since.
     fn expired_lease_for(&self, namespace: &str) -> Option<String> {
         let last_write = self.writers.last_built_in_write(Some(namespace));
-        let is_replaced = |holder: &LeaseHolder| {
+        let is_replaced = |holder: &&LeaseHolder| {
             let times = last_write.zip(holder.expiry());
             times.is_some_and(|(write, expiry)| is_clearly_after(write, expiry))
         };
-        let mut holders = self.leases_for(Some(namespace)).map(|(_, holder)| holder);
-        let expired = holders.find(|holder| {
-            handles(holder, AutoscalerApi::Core, Some(namespace)) == Some(true)
-                && is_lost(holder)
-                && !holder.as_ref().is_ok_and(is_replaced)
+        let mut expired = self.expired_handlers(AutoscalerApi::Core, namespace);
+        expired.find(|holder| !is_replaced(holder)).map(LeaseHolder::describe_expiry)
+    }
+
+    /// The holders of expired leases that published that they handle the autoscalers of an API in a
+    /// namespace.
+    fn expired_handlers(
+        &self,
+        api: AutoscalerApi,
+        namespace: &str,
+    ) -> impl Iterator<Item = &LeaseHolder> {
+        let leases = self.leases_for(Some(namespace)).filter(move |(_, holder)| {
+            is_lost(holder) && handles(holder, api, Some(namespace)) == Some(true)
         });
-        expired.and_then(describe_lost_lease)
+        leases.filter_map(|(_, holder)| holder.as_ref().ok())
     }
 
     /// A clause about kube-controller-manager if it is unknown whether it handles autoscalers.

@@ -38,12 +38,11 @@ use jiff::{SignedDuration, Timestamp};
 
 #[cfg(test)]
 pub(crate) use self::built_in::ManagerFlags;
-use self::search::is_lost;
 pub(crate) use self::{
     built_in::KubeControllerManager,
     conflict::Conflict,
     idle::{Idle, group_by_finding},
-    search::{ControllerLease, ReadLease, StatusOwner, is_held},
+    search::{ControllerLease, ReadLease, StatusOwner, is_held, is_lost},
     writers::{NamespaceWriters, Writer, status_writers},
 };
 use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};

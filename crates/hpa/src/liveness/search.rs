@@ -419,7 +419,7 @@ pub(crate) fn is_held(holder: &Result<LeaseHolder, Unavailable>) -> bool {
 
 /// Whether no instance holds a lease: it is missing, has no holder or has expired. One with an
 /// unreadable time counts as expired.
-pub(super) fn is_lost(holder: &Result<LeaseHolder, Unavailable>) -> bool {
+pub(crate) fn is_lost(holder: &Result<LeaseHolder, Unavailable>) -> bool {
     LeaseState::of(holder) < LeaseState::Unknown
 }
 

@@ -107,8 +107,8 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The caution of a saved scenario about a time of `seconds`: the trust if it is restricted, that
-/// the time is short, and that the capacity of a pod is assumed. Empty if there is nothing to say.
+/// The caution of a saved scenario that replays `seconds`. It has a sentence each about restricted
+/// trust, a short time and an assumed capacity of a pod. Empty if none of these applies.
 fn caution(agreement: &Agreement, seconds: f64, capacity_assumption: Option<String>) -> String {
     let short = (seconds < SHORT_SECONDS).then(|| {
         let time = report::format_duration(seconds);

@@ -4,10 +4,7 @@
 use std::collections::BTreeMap;
 
 use hpa_metrics::MetricError;
-use hpa_prometheus::{
-    client::{QueryFailure, RuleQueryFailure},
-    source::PrometheusSource,
-};
+use hpa_prometheus::{client::QueryFailure, source::PrometheusSource};
 use parking_lot::Mutex;
 
 use super::outcome::QueryProblem;
@@ -74,7 +71,7 @@ impl PrometheusServer<'_> {
         self.check_timeouts().map_err(MetricError::from_fetch_error)?;
         let result = read.await;
         let error = result.as_ref().err();
-        let failure = error.and_then(query_failure);
+        let failure = error.and_then(QueryFailure::of);
         // Other errors can occur without a query, so they don't end a row of timeouts.
         if error.is_none() || failure.is_some() {
             self.record(failure);
@@ -90,7 +87,7 @@ impl PrometheusServer<'_> {
 
     /// The problem of a read. `None` if the error isn't a failed query.
     pub(super) fn problem_of(&self, error: &MetricError) -> Option<QueryProblem> {
-        Some(QueryProblem::new(query_failure(error)?, &self.servers.source.client(self.name)?))
+        Some(QueryProblem::new(QueryFailure::of(error)?, &self.servers.source.client(self.name)?))
     }
 
     /// Fails with the last timeout if there were too many.
@@ -112,11 +109,4 @@ impl PrometheusServer<'_> {
             }
         }
     }
-}
-
-/// The failure of the query that an error is about.
-fn query_failure(error: &MetricError) -> Option<&QueryFailure> {
-    let MetricError::Fetch(cause) = error else { return None };
-    let of_rule = cause.downcast_ref::<RuleQueryFailure>().map(|rule| &rule.failure);
-    of_rule.or_else(|| cause.downcast_ref())
 }

@@ -66,8 +66,10 @@ fn bars(slots: &[Option<i64>], max: i64, has_color: bool) -> String {
     for slot in slots {
         let (char, slot_color) = match slot {
             None => (NO_VALUE, ""),
-            Some(0) => (bar(0.0, 1.0), DIM),
-            Some(value) => (bar(value.unsigned_abs() as f64, max as f64), BAR_COLOR),
+            Some(value) => {
+                let slot_color = if *value == 0 { DIM } else { BAR_COLOR };
+                (bar(value.unsigned_abs() as f64, max as f64), slot_color)
+            }
         };
         if has_color && slot_color != color {
             text.push_str(if slot_color.is_empty() { RESET } else { slot_color });

@@ -263,8 +263,8 @@ impl Preview {
         text
     }
 
-    /// Whether the clocks skip the local time of the entry that became this start of a window: the
-    /// window starts later then, which may be at or after its end.
+    /// Whether a window has this start because the clocks skip the local time of its entry. The
+    /// window starts later then, possibly at or after its end.
     fn is_skipped(&self, start: Timestamp) -> bool {
         // Clocks go forward by an hour or two at most.
         let before = start.saturating_sub(SignedDuration::from_hours(3)).unwrap_or(start);

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER as NAME, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::{Conflict, KubeControllerManager, describe_age},
+    liveness::{Conflict, KubeControllerManager, describe_age, is_lost},
     terminal::shorten_names,
 };
 
@@ -35,11 +35,7 @@ pub(super) fn check(cluster: &ClusterState, conflicts: &[Conflict]) -> Check {
     let is_shown = is_on || !shared.is_empty();
     let is_hpa_controller_on =
         is_shown.then_some(true).or_else(|| cluster.built_in.is_hpa_controller_on(cluster.now));
-    let has_no_lease = match holder {
-        Ok(holder) => holder.is_expired(),
-        Err(error) => matches!(error, Unavailable::NotHeld { .. } | Unavailable::NoLease(_)),
-    };
-    if has_no_lease && !shared.is_empty() {
+    if is_lost(holder) && !shared.is_empty() {
         return conflict_without_lease(cluster, &shared);
     }
     let is_needed = cluster

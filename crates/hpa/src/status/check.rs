@@ -55,8 +55,8 @@ pub(super) struct Section {
 /// All checks.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    /// The most severe level, but [`Level::Ok`] instead of [`Level::Skipped`], unless the user may
-    /// not read all autoscalers, or whether a controller is active.
+    /// The most severe level. [`Level::Skipped`] counts only if the user may not read all
+    /// autoscalers, or the state of the controller; otherwise, it is [`Level::Ok`].
     pub(super) level: Level,
     pub(super) sections: Vec<Section>,
     #[serde(skip)]
@@ -91,8 +91,9 @@ impl Report {
         report
     }
 
-    /// Changes the headline for a user who may not read all autoscalers, or whether a controller is
-    /// active: it begins with `summary` if there is no problem, and ends with the clauses `unread`.
+    /// Changes the headline for a user who may not read all autoscalers, or the state of the
+    /// controller: it begins with `summary` if there is no problem, and ends with the clauses
+    /// `unread`.
     pub(super) fn with_unread(self, summary: String, unread: Vec<String>) -> Self {
         let start = self.describe_problems().unwrap_or(summary);
         let clauses: Vec<_> = [start].into_iter().chain(unread).collect();

@@ -120,17 +120,10 @@ impl ClusterState {
         if self.reconciled_at_url.contains(&autoscaler.name) {
             return None;
         }
-        let (leases, namespace) = (self.leases(), &autoscaler.hpa.metadata.namespace);
-        match &autoscaler.controller.name {
-            Some(manager) => leases.idle(autoscaler.api, namespace, manager),
-            None if autoscaler.hpa.status.conditions.is_empty() => {
-                let mut idle = leases.idle_without_status(autoscaler.api, namespace)?;
-                // An instance with an unknown lease would have stored a status by now.
-                idle.is_certain |= is_overdue(self, autoscaler);
-                Some(idle)
-            }
-            None => None,
-        }
+        let mut idle = self.leases().idle_listed(autoscaler)?;
+        // An instance with an unknown lease would have stored a status by now.
+        idle.is_certain |= autoscaler.controller.name.is_none() && is_overdue(self, autoscaler);
+        Some(idle)
     }
 
     pub(super) async fn read(arguments: &StatusArguments) -> anyhow::Result<Self> {

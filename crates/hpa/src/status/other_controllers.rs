@@ -90,14 +90,12 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
         return Check::new(Level::Ok, text);
     }
     match leases.is_running(manager) {
-        Some(false)
-            if leases.no_longer_writes(manager, newest)
-                && leases.may_write_without_lease(manager, newest) =>
-        {
-            warning("; it holds no lease, but if the clocks agree, it has written without one")
-        }
         Some(false) if leases.no_longer_writes(manager, newest) => {
-            ok("; it holds no lease, so it no longer writes")
+            if leases.may_write_without_lease(manager, newest) {
+                warning("; it holds no lease, but if the clocks agree, it has written without one")
+            } else {
+                ok("; it holds no lease, so it no longer writes")
+            }
         }
         Some(false) if is_only_controller => warning("; it holds no lease"),
         Some(true) if is_only_controller => warning("; it holds its lease"),

@@ -131,6 +131,14 @@ impl QueryFailure {
         }
     }
 
+    /// The failed query that an error is about.
+    #[must_use]
+    pub fn of(error: &MetricError) -> Option<&Self> {
+        let MetricError::Fetch(cause) = error else { return None };
+        let of_rule = cause.downcast_ref::<RuleQueryFailure>().map(|rule| &rule.failure);
+        of_rule.or_else(|| cause.downcast_ref())
+    }
+
     /// Whether the connection or the server is at fault, and the text doesn't name the server.
     #[must_use]
     pub fn lacks_server(&self) -> bool {
@@ -211,7 +219,7 @@ impl QueryFailure {
 #[derive(Clone, Debug)]
 pub struct RuleQueryFailure {
     server: String,
-    pub failure: QueryFailure,
+    failure: QueryFailure,
     /// Whether the client has logged the outage of the server. Callers then don't log the failure.
     is_logged: bool,
 }

@@ -33,12 +33,14 @@ pub(crate) struct DocumentedKind<'a> {
 pub(crate) fn schemas(kinds: &[DocumentedKind<'_>]) -> Map<String, Value> {
     let mut schemas = Map::new();
     for kind in kinds {
-        let built_in = SCHEMAS.iter().find(|(_, schema)| kind.is_described_by(schema));
         if let Some(schema) = kind.crd_schema {
             let schema = kind.custom_resource(schema);
             add_referenced(&schema, &mut schemas);
             schemas.insert(kind.schema_name(), schema);
-        } else if let Some((name, _)) = built_in {
+            continue;
+        }
+        let built_in = SCHEMAS.iter().find(|(_, schema)| kind.is_described_by(schema));
+        if let Some((name, _)) = built_in {
             add_schema(name, &mut schemas);
         }
     }

@@ -90,7 +90,7 @@ fn status_that_stayed_above_the_target_makes_a_scale_up_doubtful(
 #[rstest]
 #[case::up(540)]
 #[case::down(100)]
-fn status_that_needs_no_scaling_makes_one_doubtful(#[case] milli: i64) {
+fn status_that_needs_no_scaling_makes_a_scaling_doubtful(#[case] milli: i64) {
     let spec = json!({ "behavior": { "scaleDown": { "stabilizationWindowSeconds": 0 } } });
     let mut inputs = inputs_at(milli, spec, &[("AbleToScale", "True", "ReadyForNewScale")]);
     let current = json!({ "averageUtilization": 66, "averageValue": "396m" });
@@ -507,7 +507,7 @@ fn sentence_explains_that_unready_pods_reverse_the_direction() {
     assert!(sentence.ends_with(&end), "{sentence}");
 }
 
-/// A higher maximum creates more pods for which the cluster has no room.
+/// A higher maximum only adds pods for which the cluster has no room.
 #[test]
 fn pods_that_stay_pending_are_in_the_sentence_and_no_higher_maximum_is_advised() {
     let mut inputs = inputs_with_pending_pod(900, 900);

@@ -231,7 +231,7 @@ fn last_decision_has_the_cause_that_the_status_lacks() {
     assert_eq!(report(hpa(4, 6, &[])).sentence, expected);
 }
 
-/// A higher maximum creates none of the pods that a quota refuses.
+/// A higher maximum doesn't create the pods that a quota refuses.
 #[test]
 fn pods_that_do_not_exist_precede_the_maximum() {
     let mut hpa = hpa(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")]);

@@ -10,9 +10,9 @@ const REPORT_AFTER: u32 = 3;
 /// expire.
 const REPORT_AGAIN_AFTER: u32 = 100;
 
-/// A change of the replicas that is later than this after a scaling has another reason, and ends
-/// the series, as does this time without a change. Deployment tools compare their objects every few
-/// minutes.
+/// The longest time from a scaling to a change of the replicas that overwrites it. A later change
+/// has another reason and ends the series. This time without a change also ends it. Deployment
+/// tools compare their objects every few minutes.
 const MAX_DELAY: SignedDuration = SignedDuration::from_mins(15);
 
 /// A series of scalings of a target that another client has overwritten. Scalings that last don't
@@ -51,8 +51,8 @@ impl OverwrittenReplicas {
         (further % REPORT_AGAIN_AFTER == 0).then_some(written)
     }
 
-    /// The number of overwritten scalings in the series. 0 if they are too few to be reported, or if
-    /// the last one is long ago.
+    /// The number of overwritten scalings in the series. 0 if they are too few to be reported, or
+    /// if the last one is long ago.
     pub(crate) fn current_count(&self, now: Timestamp) -> u32 {
         let is_reported = self.is_recent(now) && self.overwritten_count >= REPORT_AFTER;
         if is_reported { self.overwritten_count } else { 0 }

@@ -223,10 +223,10 @@ fn statuses_that_are_not_stored_are_counted_if_they_are_listed() {
 #[test]
 fn row_of_an_autoscaler_whose_scalings_are_overwritten_says_so() {
     let board = board(&["a"]);
-    let overwritten = [(HpaKey::new("shop", "a"), 3)].into();
+    let overwritten = [(id("a"), 3)].into();
     board.set_activity(ControllerActivity { overwritten, ..ControllerActivity::default() }, at(1));
     let text = "another client has changed the replicas after 3 scalings";
-    let sentence = board.get(&HpaKey::new("shop", "a")).unwrap().row.sentence;
+    let sentence = board.get(&id("a")).unwrap().row.sentence;
     assert!(sentence.contains(text), "{sentence}");
 }
 
