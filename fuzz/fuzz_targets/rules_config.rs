@@ -5,7 +5,7 @@
 use hpa_metrics::resource::ApiResources;
 use hpa_prometheus::rules::{
     Config, ConfigError, RuleSet,
-    config::{Finding, Issues, parse_duration},
+    config::{FieldErrors, Finding, parse_duration},
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -22,10 +22,10 @@ fuzz_target!(|text: &str| {
                 assert!(error.position.is_some_and(|position| position.line <= lines), "{error}");
             }
         }
-        Err(ConfigError::Fields(Issues { issues, .. })) => {
-            assert!(!issues.is_empty());
-            let is_in_file = |issue: &Finding| issue.position.is_some_and(|at| at.line <= lines);
-            assert!(issues.iter().all(is_in_file), "{issues:?}");
+        Err(ConfigError::Fields(FieldErrors { errors, .. })) => {
+            assert!(!errors.is_empty());
+            let is_in_file = |error: &Finding| error.position.is_some_and(|at| at.line <= lines);
+            assert!(errors.iter().all(is_in_file), "{errors:?}");
         }
         Err(ConfigError::Syntax(error)) => assert!(error.position.line <= lines, "{error}"),
         Err(_) => {}

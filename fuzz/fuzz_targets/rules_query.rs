@@ -7,7 +7,7 @@ use hpa_prometheus::rules::{
     Compat,
     config::{OverrideTarget, ResourceMapping},
     labels::ResourceLabels,
-    query::{ObjectQuery, Objects, QueryContext, QueryTemplate},
+    query::{ObjectQuery, QueriedObjects, QueryContext, QueryTemplate},
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -31,7 +31,7 @@ fuzz_target!(|input: (&str, &str, Vec<String>)| {
 
     for compat in [Compat::Off, Compat::Reference] {
         let context = QueryContext { labels: &labels, resources: &resources, compat };
-        let objects = Objects { resource: &GroupResource::pods(), namespace, names: &names };
+        let objects = QueriedObjects { resource: &GroupResource::pods(), namespace, names: &names };
         let query = ObjectQuery {
             template: &template,
             series: "m",

@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::{Context, Result, bail, ensure};
 use hpa_tests::{
     helm,
-    kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports},
+    kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports},
     programs,
 };
 use serde_json::{Value, json};
@@ -16,10 +16,12 @@ use tokio::{
     time::{interval, timeout},
 };
 
-use crate::{RULES, WAIT_TIMEOUT, create_workload, kubectl, serve_prometheus};
+use crate::{
+    EXTERNAL_METRIC_PATH, PODS_METRIC_PATH, RULES, WAIT_TIMEOUT, check_visitor_is_refused,
+    create_workload, kubectl, serve_prometheus,
+};
 
 const NAMESPACE: &str = "autoscaling-system";
-const VISITOR: &str = "visitor";
 /// The time limit for a kind to appear in discovery.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -52,14 +54,11 @@ impl Cluster {
         let dir = tempfile::Builder::new().prefix("hpa-charts-").tempdir()?;
         let server = KubeApiserver::start(Options::new(&assets), dir.path()).await?;
         create_workload(&server, &assets, dir.path()).await?;
-        let visitor = server.create_service_account_token("shop", VISITOR).await?;
-        let kubeconfig = server.kubeconfig(&visitor).to_string();
-        std::fs::write(dir.path().join("visitor.kubeconfig"), kubeconfig)?;
         Ok(Self { assets, helm, dir, server })
     }
 
     pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        kubectl(&self.assets, self.dir.path(), "admin", arguments).await
+        kubectl(&self.assets, self.dir.path(), ADMIN, arguments).await
     }
 
     /// Waits until discovery has a kind. The API server serves an aggregated API before discovery
@@ -187,13 +186,13 @@ impl Cluster {
     async fn check_adapter(&self, url: &str) -> Result<()> {
         let adapter = self.run_adapter(&adapter_values(url)?).await?;
         let log = || adapter.tail(20, "");
-        let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
-                      http_requests_per_second?labelSelector=app%3Dweb";
-        let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
         self.wait_for_kind("metrics.k8s.io", "PodMetrics").await.with_context(log)?;
         for (arguments, expected) in [
-            (&["get", "--raw", custom][..], &[r#""name":"web-0""#, r#""value":"20""#][..]),
-            (&["get", "--raw", external], &[r#""queue":"mail""#]),
+            (
+                &["get", "--raw", PODS_METRIC_PATH][..],
+                &[r#""name":"web-0""#, r#""value":"20""#][..],
+            ),
+            (&["get", "--raw", EXTERNAL_METRIC_PATH], &[r#""queue":"mail""#]),
             (&["get", "podmetrics", "-n", "shop"], &["web-0", "250m"]),
             (&["top", "pods", "-n", "shop"], &["web-0", "250m", "64Mi"]),
             (&["top", "nodes"], &["node-0", "25%"]),
@@ -203,12 +202,7 @@ impl Cluster {
                 ensure!(text.contains(part), "kubectl {}: {text}\n{}", arguments.join(" "), log());
             }
         }
-        let arguments = ["get", "--raw", external];
-        let refused = kubectl(&self.assets, self.dir.path(), VISITOR, &arguments).await;
-        let error =
-            refused.err().context("a ServiceAccount without roles read the metric")?.to_string();
-        ensure!(error.contains("cannot list resource"), "{error}");
-        Ok(())
+        check_visitor_is_refused(&self.assets, self.dir.path()).await
     }
 
     /// The controller scales by a metric of Prometheus (20 per pod, with a target of 5), after the

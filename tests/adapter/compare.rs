@@ -160,8 +160,8 @@ impl Cluster {
     }
 }
 
-/// Whether a line of a report isn't about the metrics of an API, or both sides list the same ones,
-/// at least one.
+/// Whether a line `…: both list …` reports the same metrics on both sides, and at least one. Other
+/// lines have no lists, and pass.
 fn has_equal_list(line: &str) -> bool {
     let Some((_, lists)) = line.split_once("both list ") else { return true };
     !lists.starts_with("0 ") && lists.ends_with("only left 0, only right 0")
@@ -232,7 +232,8 @@ async fn start_prometheus(dir: &Path) -> Result<(Process, String)> {
     Ok((process, url))
 }
 
-/// The `APIServices` of prometheus-adapter, and an autoscaler with custom and external metrics.
+/// The Service and `APIServices` of prometheus-adapter, and an autoscaler with custom and external
+/// metrics.
 fn compared_objects(port: u16) -> Value {
     let service = json!({
         "apiVersion": "v1", "kind": "Service",

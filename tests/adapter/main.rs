@@ -31,6 +31,15 @@ const MANIFESTS: &str = include_str!("manifests.yaml");
 const WORKLOAD: &str = include_str!("workload.yaml");
 const RULES: &str = include_str!("rules.yaml");
 
+/// The path of a metric of the pods of `web`.
+const PODS_METRIC_PATH: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
+                                http_requests_per_second?labelSelector=app%3Dweb";
+const EXTERNAL_METRIC_PATH: &str =
+    "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
+
+/// The ServiceAccount without roles.
+const VISITOR: &str = "visitor";
+
 /// The time limit of `kubectl wait`, long enough for a busy machine.
 const WAIT_TIMEOUT: &str = "--timeout=120s";
 
@@ -41,6 +50,7 @@ async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
     let apis = ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"];
     for api in apis {
         if api == "v1beta1" {
+            // The running adapter must read the changed file, and then serve metrics.k8s.io.
             std::fs::write(cluster.dir.path().join("rules.yaml"), RULES)?;
         }
         let name = format!("apiservice/{api}.metrics.k8s.io");
@@ -49,7 +59,7 @@ async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
     cluster.check_ca_bundle().await?;
     cluster.check_requests().await?;
     collectors::check_requests(&cluster).await.context("collectors")?;
-    cluster.check_rights().await?;
+    check_visitor_is_refused(&assets, cluster.dir.path()).await?;
     cluster.check_scaling().await
 }
 
@@ -74,13 +84,11 @@ impl Cluster {
         create_workload(&server, assets, dir.path()).await?;
         let manifests = MANIFESTS.replace("PORT", &port.to_string());
         let manifests = write("manifests.yaml", &manifests)?.display().to_string();
-        kubectl(assets, dir.path(), "admin", &["apply", "-f", &manifests]).await?;
+        kubectl(assets, dir.path(), ADMIN, &["apply", "-f", &manifests]).await?;
         collectors::create_workload(assets, dir.path()).await?;
 
         let token = server.create_service_account_token("kube-system", "hpa-adapter").await?;
         let kubeconfig = write("adapter.kubeconfig", &server.kubeconfig(&token).to_string())?;
-        let visitor = server.create_service_account_token("shop", "visitor").await?;
-        write("visitor.kubeconfig", &server.kubeconfig(&visitor).to_string())?;
         // The rules of metrics.k8s.io are added later.
         let (first_rules, _) = RULES.split_once("resourceRules:").context("no resourceRules")?;
         let rules = write("rules.yaml", first_rules)?;
@@ -100,7 +108,7 @@ impl Cluster {
 
     /// Runs kubectl as an administrator.
     async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let output = kubectl(&self.assets, self.dir.path(), "admin", arguments).await;
+        let output = kubectl(&self.assets, self.dir.path(), ADMIN, arguments).await;
         output.with_context(|| format!("hpa adapter:\n{}", self.adapter.tail(20, "")))
     }
 
@@ -133,12 +141,9 @@ impl Cluster {
     }
 
     async fn check_requests(&self) -> Result<()> {
-        let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
-                      http_requests_per_second?labelSelector=app%3Dweb";
-        let list = self.get_raw(custom).await?;
+        let list = self.get_raw(PODS_METRIC_PATH).await?;
         ensure!(list["items"][0]["value"] == "20", "{list}");
-        let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
-        let list = self.get_raw(external).await?;
+        let list = self.get_raw(EXTERNAL_METRIC_PATH).await?;
         ensure!(list["items"][0]["metricLabels"]["queue"] == "mail", "{list}");
         let table = self.kubectl(&["get", "podmetrics", "-n", "shop"]).await?;
         ensure!(table.contains("web-0") && table.contains("250m"), "{table}");
@@ -147,17 +152,6 @@ impl Cluster {
         let resources =
             self.kubectl(&["api-resources", "--api-group=metrics.k8s.io", "--no-headers"]).await?;
         ensure!(resources.contains("PodMetrics"), "{resources}");
-        Ok(())
-    }
-
-    /// A user without rights is refused.
-    async fn check_rights(&self) -> Result<()> {
-        let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
-        let arguments = ["get", "--raw", external];
-        let refused = kubectl(&self.assets, self.dir.path(), "visitor", &arguments).await;
-        let error =
-            refused.err().context("a ServiceAccount without roles read the metric")?.to_string();
-        ensure!(error.contains("cannot list resource"), "{error}");
         Ok(())
     }
 
@@ -196,24 +190,35 @@ impl Cluster {
     }
 }
 
-/// Creates a running pod on a node, with its namespace and Deployment.
+/// The adapter refuses a user without rights.
+async fn check_visitor_is_refused(assets: &Path, dir: &Path) -> Result<()> {
+    let read = kubectl(assets, dir, VISITOR, &["get", "--raw", EXTERNAL_METRIC_PATH]).await;
+    let error = read.err().context("a ServiceAccount without roles read the metric")?.to_string();
+    ensure!(error.contains("cannot list resource"), "{error}");
+    Ok(())
+}
+
+/// Creates a running pod on a node, with its namespace and Deployment. Writes the kubeconfigs of
+/// [`ADMIN`] and [`VISITOR`].
 async fn create_workload(server: &KubeApiserver, assets: &Path, dir: &Path) -> Result<()> {
     std::fs::write(dir.join("admin.kubeconfig"), server.kubeconfig(ADMIN).to_string())?;
     let file = dir.join("workload.yaml");
     std::fs::write(&file, WORKLOAD)?;
     let file = file.display().to_string();
-    kubectl(assets, dir, "admin", &["apply", "-f", &file]).await?;
+    kubectl(assets, dir, ADMIN, &["apply", "-f", &file]).await?;
+    let visitor = server.create_service_account_token("shop", VISITOR).await?;
+    std::fs::write(dir.join("visitor.kubeconfig"), server.kubeconfig(&visitor).to_string())?;
     let running = r#"{"status":{"phase":"Running","conditions":[
         {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
     let size = r#"{"status":{"allocatable":{"cpu":"4","memory":"8Gi"}}}"#;
     for (object, status) in [("pod/web-0", running), ("node/node-0", size)] {
         let patch = ["-n", "shop", "patch", object, "--subresource=status", "-p", status];
-        kubectl(assets, dir, "admin", &patch).await?;
+        kubectl(assets, dir, ADMIN, &patch).await?;
     }
     Ok(())
 }
 
-/// Runs kubectl. An error contains its output.
+/// Runs kubectl with the kubeconfig of a user. An error contains its output.
 async fn kubectl(assets: &Path, dir: &Path, user: &str, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(assets.join("kubectl"));
     command.env("KUBECONFIG", dir.join(format!("{user}.kubeconfig"))).env("HOME", dir);

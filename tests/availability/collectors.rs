@@ -1,13 +1,18 @@
 //! A new leader has none of the values that the old one collected. It must not scale before it has
 //! read them.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
 
 use axum::{Json, Router, routing::get};
+use hpa_tests::harness::{TestbedExt, objects};
 use http::StatusCode;
-use serde_json::json;
+use rustix::process::Signal;
+use serde_json::{Value, json};
 
-use super::*;
+use crate::Cluster;
 
 /// The value while the endpoint fails.
 const DOWN: i64 = -1;

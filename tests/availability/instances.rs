@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    env, fs,
+    fs,
     path::PathBuf,
     process::Stdio,
     sync::{
@@ -12,10 +12,10 @@ use std::{
 };
 
 use hpa_testbed::Testbed;
-use hpa_tests::harness::hpa_binary;
+use hpa_tests::harness::{command_without_hpa_variables, hpa_binary};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
-use tokio::{process::Command, task::JoinSet};
+use tokio::task::JoinSet;
 
 use crate::{
     log::{InstanceId, Log},
@@ -41,7 +41,7 @@ struct Shared {
 pub(crate) struct Instances {
     shared: Arc<Shared>,
     // Dropping the tasks kills the processes.
-    _slots: JoinSet<()>,
+    _tasks: JoinSet<()>,
 }
 
 impl Instances {
@@ -55,11 +55,11 @@ impl Instances {
             next_id: AtomicUsize::default(),
             running: Mutex::default(),
         });
-        let mut slots = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for _ in 0..count {
-            slots.spawn(shared.clone().keep_running());
+            tasks.spawn(shared.clone().keep_running());
         }
-        Self { shared, _slots: slots }
+        Self { shared, _tasks: tasks }
     }
 
     pub(crate) fn signal(&self, instance: InstanceId, signal: Signal) {
@@ -113,11 +113,7 @@ impl Shared {
             let proxy = Proxy::open(instance, self.testbed.clone(), self.log.clone()).await;
             let kubeconfig = self.dir.path().join(format!("{instance}.yaml"));
             fs::write(&kubeconfig, Testbed::kubeconfig(proxy.address)).unwrap();
-            let mut command = Command::new(&self.binary);
-            // The caller's environment must not affect the test.
-            for (variable, _) in env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {
-                command.env_remove(variable);
-            }
+            let mut command = command_without_hpa_variables(&self.binary);
             // Several instances run concurrently, and each needs a free port.
             command
                 .args(["run", "--metrics-port=0", "--kubeconfig"])

@@ -32,8 +32,8 @@ impl Drop for Proxy {
     }
 }
 
-/// Whether a path is that of the autoscalers' metric. Each reconcile reads it, but no scale,
-/// because scales are watched.
+/// Whether a path is that of the autoscalers' metric, which each reconcile reads. Reconciles don't
+/// read the scale, because scales are watched.
 fn is_metric(path: &str) -> bool {
     path.contains("/external.metrics.k8s.io/v1beta1/namespaces/")
 }

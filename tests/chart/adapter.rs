@@ -5,15 +5,15 @@ use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 use hpa_prometheus::rules::{Config, RuleSet};
 use serde_json::{Value, json};
 
-use crate::helm::Helm;
+use crate::helm::{Helm, parse_documents};
 use crate::rendered::{self, deployment, of_kind};
 
 /// The default of `--metrics-config-credentials`.
 const CREDENTIALS: &str = "/etc/hpa/credentials";
 
 /// The registered APIs of a set of values, sorted.
-fn expected_apis(set: &str) -> &'static [&'static str] {
-    match set {
+fn expected_apis(value_set: &str) -> &'static [&'static str] {
+    match value_set {
         "everything" => &[
             "v1beta1.custom.metrics.k8s.io",
             "v1beta1.external.metrics.k8s.io",
@@ -27,9 +27,9 @@ fn expected_apis(set: &str) -> &'static [&'static str] {
 
 /// The probes have their own port. Only the set `moved` has the probes of prometheus-adapter's
 /// chart.
-pub(crate) fn check_probes(objects: &[Value], set: &str) -> Result<()> {
+pub(crate) fn check_probes(objects: &[Value], value_set: &str) -> Result<()> {
     let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
-    let is_moved = set == "moved";
+    let is_moved = value_set == "moved";
     let paths = if is_moved { ["/healthz"; 2] } else { ["/readyz", "/livez"] };
     let (port, scheme) = if is_moved { ("https", "HTTPS") } else { ("health", "HTTP") };
     for (probe, path) in ["readinessProbe", "livenessProbe"].into_iter().zip(paths) {
@@ -54,14 +54,10 @@ pub(crate) fn check_in_process_rules(controller: &Helm) -> Result<()> {
     let (config, rules) = compile_rules(&objects)?;
     ensure!((config.rules.len(), config.external_rules.len()) == (1, 1), "{config:?}");
     ensure!(rules.errors().next().is_none(), "{rules:?}");
-    let policy = of_kind(&objects, "NetworkPolicy");
-    let egress = &policy.first().context("no NetworkPolicy")?["spec"]["egress"][1]["ports"];
-    ensure!(*egress == json!([{"port": 9090, "protocol": "TCP"}]), "{egress}");
+    check_prometheus_port(&objects, 9090)?;
     let url = "metrics.prometheus.url=https://prometheus,metrics.prometheus.rules.existing=mine";
     let objects = controller.template_with(&format!("{url},networkPolicy.enabled=true"))?;
-    let policy = of_kind(&objects, "NetworkPolicy");
-    let egress = &policy.first().context("no NetworkPolicy")?["spec"]["egress"][1]["ports"];
-    ensure!(*egress == json!([{"port": 443, "protocol": "TCP"}]), "{egress}");
+    check_prometheus_port(&objects, 443)?;
     for mode in ["auto", "never"] {
         let set = format!("{url},metrics.prometheus.shareQueries={mode}");
         let arguments = rendered::arguments(&controller.template_with(&set)?)?;
@@ -72,8 +68,20 @@ pub(crate) fn check_in_process_rules(controller: &Helm) -> Result<()> {
     ensure!(volumes[0]["configMap"]["name"] == "mine", "{volumes}");
     ensure!(of_kind(&objects, "ConfigMap").is_empty(), "a ConfigMap");
     let secret = "metrics.prometheus.rules.credentialsSecret=mimir";
-    let objects = controller.template_with(&format!("{url},{secret}"))?;
-    let pod = &deployment(&objects)?["spec"]["template"]["spec"];
+    check_credentials(&controller.template_with(&format!("{url},{secret}"))?)
+}
+
+/// The second egress rule of the `NetworkPolicy` permits only this port.
+fn check_prometheus_port(objects: &[Value], port: u16) -> Result<()> {
+    let policy = of_kind(objects, "NetworkPolicy");
+    let ports = &policy.first().context("no NetworkPolicy")?["spec"]["egress"][1]["ports"];
+    ensure!(*ports == json!([{"port": port, "protocol": "TCP"}]), "{ports}");
+    Ok(())
+}
+
+/// The Secret `mimir` is mounted at the default of the flag.
+fn check_credentials(objects: &[Value]) -> Result<()> {
+    let pod = &deployment(objects)?["spec"]["template"]["spec"];
     ensure!(pod["volumes"][1]["secret"]["secretName"] == "mimir", "{pod}");
     let mount = &pod["containers"][0]["volumeMounts"][1]["mountPath"];
     ensure!(*mount == CREDENTIALS, "{mount}");
@@ -102,10 +110,10 @@ fn compile_rules(objects: &[Value]) -> Result<(Config, RuleSet)> {
 }
 
 /// The rules compile, and their numbers are those in the values.
-pub(crate) fn check_rules(objects: &[Value], set: &str) -> Result<()> {
+pub(crate) fn check_rules(objects: &[Value], value_set: &str) -> Result<()> {
     let (config, rules) = compile_rules(objects)?;
     let counts = (config.rules.len(), config.external_rules.len(), config.resource_rules.is_some());
-    let expected = match set {
+    let expected = match value_set {
         "everything" => (7, 1, true),
         "cert-manager" => (0, 1, false),
         "moved" => (1, 0, false),
@@ -129,12 +137,12 @@ fn resources() -> ApiResources {
 }
 
 /// The APIs that have rules are registered for the Service, with a CA.
-pub(crate) fn check_api_services(objects: &[Value], set: &str) -> Result<()> {
+pub(crate) fn check_api_services(objects: &[Value], value_set: &str) -> Result<()> {
     let found = of_kind(objects, "APIService");
     let mut names: Vec<&str> =
         found.iter().filter_map(|api| api["metadata"]["name"].as_str()).collect();
     names.sort_unstable();
-    ensure!(names == expected_apis(set), "{names:?}");
+    ensure!(names == expected_apis(value_set), "{names:?}");
     let service = *of_kind(objects, "Service").first().context("no Service")?;
     let secrets = of_kind(objects, "Secret");
     for api in found {
@@ -149,7 +157,7 @@ pub(crate) fn check_api_services(objects: &[Value], set: &str) -> Result<()> {
         });
         ensure!(spec["service"] == target, "{spec}");
         ensure!(spec["insecureSkipTLSVerify"] == false, "{spec}");
-        if set == "cert-manager" {
+        if value_set == "cert-manager" {
             let from = &metadata["annotations"]["cert-manager.io/inject-ca-from"];
             let root = of_kind(objects, "Certificate")
                 .into_iter()
@@ -264,7 +272,7 @@ pub(crate) fn check_manifests(helm: &Helm) -> Result<()> {
         std::fs::write(&path, &rendered)?;
     }
     let stored = std::fs::read_to_string(&path)?;
-    let is_equal = crate::helm::documents(&stored)? == crate::helm::documents(&rendered)?;
+    let is_equal = parse_documents(&stored)? == parse_documents(&rendered)?;
     ensure!(is_equal, "{} differs from the chart: just adapter-manifests", path.display());
     Ok(())
 }
@@ -291,9 +299,9 @@ fn check_bindings(objects: &[Value], roles: &[&Value]) -> Result<()> {
     let bindings =
         [of_kind(objects, "ClusterRoleBinding"), of_kind(objects, "RoleBinding")].concat();
     let find = |name: &Value| bindings.iter().find(|one| one["roleRef"]["name"] == *name);
-    let full = &deployment(objects)?["metadata"]["name"];
+    let own_role = &deployment(objects)?["metadata"]["name"];
     let reader = json!("extension-apiserver-authentication-reader");
-    for role in [full, &json!("system:auth-delegator"), &reader] {
+    for role in [own_role, &json!("system:auth-delegator"), &reader] {
         let binding = find(role).with_context(|| format!("{role} is not bound"))?;
         ensure!(binding["subjects"] == expected_subjects, "{binding}");
     }
@@ -341,10 +349,7 @@ pub(crate) fn check_arguments(helm: &Helm) -> Result<()> {
 pub(crate) fn check_switches(helm: &Helm) -> Result<()> {
     let defaults = helm.template("defaults")?;
     ensure!(of_kind(&defaults, "NetworkPolicy").is_empty(), "a NetworkPolicy by default");
-    let policy = helm.template_with("networkPolicy.enabled=true")?;
-    let policy = of_kind(&policy, "NetworkPolicy");
-    let prometheus = &policy.first().context("no NetworkPolicy")?["spec"]["egress"][1]["ports"];
-    ensure!(*prometheus == json!([{"port": 9090, "protocol": "TCP"}]), "{prometheus}");
+    check_prometheus_port(&helm.template_with("networkPolicy.enabled=true")?, 9090)?;
     ensure!(of_kind(&defaults, "PodDisruptionBudget").len() == 1, "no PodDisruptionBudget");
     let single = helm.template_with("replicas=1")?;
     ensure!(of_kind(&single, "PodDisruptionBudget").is_empty(), "a budget for one pod");
@@ -361,11 +366,7 @@ pub(crate) fn check_switches(helm: &Helm) -> Result<()> {
     ensure!(volumes[0]["configMap"]["name"] == "mine", "{volumes}");
     let volumes = deployment(&defaults)?["spec"]["template"]["spec"]["volumes"].as_array();
     ensure!(volumes.is_some_and(|volumes| volumes.len() == 1), "{volumes:?}");
-    let with_credentials = helm.template_with("rules.credentialsSecret=mimir")?;
-    let pod = &deployment(&with_credentials)?["spec"]["template"]["spec"];
-    ensure!(pod["volumes"][1]["secret"]["secretName"] == "mimir", "{pod}");
-    let mount = &pod["containers"][0]["volumeMounts"][1]["mountPath"];
-    ensure!(*mount == CREDENTIALS, "{mount}");
+    check_credentials(&helm.template_with("rules.credentialsSecret=mimir")?)?;
     let host = helm.template_with("hostNetwork.enabled=true")?;
     let pod = &deployment(&host)?["spec"]["template"]["spec"];
     ensure!(pod["hostNetwork"] == true && pod["dnsPolicy"] == "ClusterFirstWithHostNet", "{pod}");

@@ -11,18 +11,18 @@ use serde_json::Value;
 pub(crate) struct Chart {
     pub(crate) name: &'static str,
     directory: &'static str,
-    pub(crate) sets: &'static [&'static str],
+    pub(crate) value_sets: &'static [&'static str],
 }
 
 pub(crate) const CONTROLLER: Chart = Chart {
     name: "hpa-controller",
     directory: "values",
-    sets: &["defaults", "everything", "namespaced", "shadow", "custom"],
+    value_sets: &["defaults", "everything", "namespaced", "shadow", "custom"],
 };
 pub(crate) const ADAPTER: Chart = Chart {
     name: "hpa-adapter",
     directory: "values/adapter",
-    sets: &["defaults", "everything", "cert-manager", "moved"],
+    value_sets: &["defaults", "everything", "cert-manager", "moved"],
 };
 
 /// The name of the release, which differs from the name of the chart.
@@ -73,15 +73,15 @@ impl Helm {
     }
 
     /// Runs `helm lint --strict`. Fails if it reports a problem.
-    pub(crate) fn lint(&self, set: &str) -> Result<()> {
-        let output = self.run(&["lint", "--strict"], &self.chart.values(set))?;
+    pub(crate) fn lint(&self, value_set: &str) -> Result<()> {
+        let output = self.run(&["lint", "--strict"], &self.chart.value_arguments(value_set))?;
         ensure!(output.status.success(), "helm lint: {}", output_text(&output));
         Ok(())
     }
 
     /// Renders the chart with a set of values.
-    pub(crate) fn template(&self, set: &str) -> Result<Vec<Value>> {
-        self.render(&self.chart.values(set))
+    pub(crate) fn template(&self, value_set: &str) -> Result<Vec<Value>> {
+        self.render(&self.chart.value_arguments(value_set))
     }
 
     /// Renders the chart with `--set`.
@@ -105,8 +105,8 @@ impl Helm {
     }
 
     /// The rendered text of a release in a namespace of the same name.
-    pub(crate) fn render_text(&self, release: &str, set: &str) -> Result<String> {
-        let values = self.chart.values(set);
+    pub(crate) fn render_text(&self, release: &str, value_set: &str) -> Result<String> {
+        let values = self.chart.value_arguments(value_set);
         let output = self.run(&["template", release, "--namespace", release], &values)?;
         ensure!(output.status.success(), "helm template: {}", output_text(&output));
         Ok(String::from_utf8(output.stdout)?)
@@ -133,7 +133,7 @@ impl Helm {
         if !output.status.success() {
             bail!("helm template: {}", output_text(&output));
         }
-        documents(&String::from_utf8(output.stdout)?)
+        parse_documents(&String::from_utf8(output.stdout)?)
     }
 }
 
@@ -142,17 +142,17 @@ impl Chart {
         repository_path("charts").join(self.name)
     }
 
-    fn values(&self, set: &str) -> Vec<String> {
-        if set == "defaults" {
+    fn value_arguments(&self, value_set: &str) -> Vec<String> {
+        if value_set == "defaults" {
             return Vec::new();
         }
-        let file = repository_path(&format!("tests/chart/{}/{set}.yaml", self.directory));
+        let file = repository_path(&format!("tests/chart/{}/{value_set}.yaml", self.directory));
         vec!["--values".to_owned(), file.display().to_string()]
     }
 }
 
 /// Parses a stream of YAML documents.
-pub(crate) fn documents(text: &str) -> Result<Vec<Value>> {
+pub(crate) fn parse_documents(text: &str) -> Result<Vec<Value>> {
     let parse = |document: &str| {
         serde_saphyr::from_str::<Value>(document).with_context(|| format!("not YAML:\n{document}"))
     };

@@ -35,42 +35,12 @@ mod wait;
 #[path = "../control-plane/workload.rs"]
 mod workload;
 
-use std::{fmt::Display, path::Path, process::ExitCode};
+use std::{path::Path, process::ExitCode};
 
-use anyhow::Result;
-use hpa_tests::{harness::hpa_binary, programs};
+use hpa_tests::{harness::hpa_binary, report::Report};
 use serde_json::Value;
 
 use crate::helm::{ADAPTER, CONTROLLER, Helm};
-
-/// The numbers of results so far.
-#[derive(Default)]
-pub(crate) struct Report {
-    passed: usize,
-    failed: usize,
-    skipped: usize,
-}
-
-impl Report {
-    fn add_result(&mut self, name: &str, result: Result<()>) {
-        match result {
-            Ok(()) => {
-                println!("test {name} ... ok");
-                self.passed += 1;
-            }
-            Err(error) => {
-                println!("test {name} ... FAILED\n  {error:#}");
-                self.failed += 1;
-            }
-        }
-    }
-
-    fn skip(&mut self, name: &str, program: &str, missing: &dyn Display) {
-        programs::skip(program, missing);
-        println!("test {name} ... skipped");
-        self.skipped += 1;
-    }
-}
 
 fn main() -> ExitCode {
     let mut report = Report::default();
@@ -87,14 +57,14 @@ fn main() -> ExitCode {
     report.add_result("links_have_targets", documents::check_links());
     report.add_result("documented_values_exist", documents::check_values());
     match alerts::version() {
-        Err(missing) => report.skip("alerts_fire", "promtool", &missing),
+        Err(missing) => report.skip_without("promtool", "alerts_fire", format_args!("{missing:#}")),
         Ok(version) => {
             println!("\nwith promtool {version}");
             report.add_result("alerts_fire", alerts::check_firing_alerts());
         }
     }
     match hpa_tests::helm::find_all() {
-        Err(missing) => report.skip("rendered_chart", "helm", &missing),
+        Err(missing) => report.skip_without("helm", "rendered_chart", missing),
         Ok(paths) => {
             for path in paths {
                 match Helm::new(path) {
@@ -104,36 +74,33 @@ fn main() -> ExitCode {
             }
         }
     }
-    let Report { passed, failed, skipped } = report;
-    let result = if failed == 0 { "ok" } else { "FAILED" };
-    println!("\ntest result: {result}. {passed} passed; {failed} failed; {skipped} ignored");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    report.finish()
 }
 
 fn check_with_helm(helm: &Helm, report: &mut Report) {
     println!("\nwith helm {}", helm.version);
     let binary = hpa_binary();
     let mut all = Vec::new();
-    for set in CONTROLLER.sets {
-        let Some(objects) = render(helm, set, report) else { continue };
-        report.add_result(&format!("{set}::probes"), rendered::check_probes(&objects));
+    for value_set in CONTROLLER.value_sets {
+        let Some(objects) = render(helm, value_set, report) else { continue };
+        report.add_result(&format!("{value_set}::probes"), rendered::check_probes(&objects));
         report.add_result(
-            &format!("{set}::permissions_match_the_files"),
-            rendered::check_permissions(&objects, set),
+            &format!("{value_set}::permissions_match_the_files"),
+            rendered::check_permissions(&objects, value_set),
         );
         report.add_result(
-            &format!("{set}::contains_the_files"),
+            &format!("{value_set}::contains_the_files"),
             rendered::check_shipped_files(&objects),
         );
         report.add_result(
-            &format!("{set}::flags_are_valid"),
+            &format!("{value_set}::flags_are_valid"),
             rendered::check_flags(&objects, &binary),
         );
         report.add_result(
-            &format!("{set}::names_are_texts"),
-            rendered::check_quoted_names(helm, set),
+            &format!("{value_set}::names_are_texts"),
+            rendered::check_quoted_names(helm, value_set),
         );
-        all.push(((*set).to_owned(), objects));
+        all.push(((*value_set).to_owned(), objects));
     }
     report.add_result("switches_add_objects", rendered::check_switches(helm));
     report.add_result("alerts_link_to_dashboard_and_runbook", rendered::check_alert_links(helm));
@@ -146,7 +113,9 @@ fn check_with_helm(helm: &Helm, report: &mut Report) {
     report.add_result("skipper_rights_follow_the_values", access::check_skipper_rights(helm));
     all.extend(check_adapter_chart(&helm.with_chart(&ADAPTER), &binary, report));
     match hpa_tests::kube_apiserver::assets::find() {
-        Err(missing) => report.skip("api_server_accepts_objects", "kube-apiserver", &missing),
+        Err(missing) => {
+            report.skip_without("kube-apiserver", "api_server_accepts_objects", missing);
+        }
         Ok(assets) => {
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
             report.add_result(
@@ -164,22 +133,22 @@ fn check_adapter_chart(
     report: &mut Report,
 ) -> Vec<(String, Vec<Value>)> {
     let mut all = Vec::new();
-    for set in ADAPTER.sets {
-        let Some(objects) = render(helm, set, report) else { continue };
-        let name = |test: &str| format!("adapter::{set}::{test}");
-        report.add_result(&name("probes"), adapter::check_probes(&objects, set));
-        report.add_result(&name("rules_are_valid"), adapter::check_rules(&objects, set));
+    for value_set in ADAPTER.value_sets {
+        let Some(objects) = render(helm, value_set, report) else { continue };
+        let name = |test: &str| format!("adapter::{value_set}::{test}");
+        report.add_result(&name("probes"), adapter::check_probes(&objects, value_set));
+        report.add_result(&name("rules_are_valid"), adapter::check_rules(&objects, value_set));
         report.add_result(
             &name("apis_have_a_certificate"),
-            adapter::check_api_services(&objects, set),
+            adapter::check_api_services(&objects, value_set),
         );
         report.add_result(
             &name("write_permissions_are_limited"),
             adapter::check_write_permissions(&objects),
         );
         report.add_result(&name("flags_are_valid"), rendered::check_flags(&objects, binary));
-        report.add_result(&name("names_are_texts"), rendered::check_quoted_names(helm, set));
-        all.push((format!("adapter/{set}"), objects));
+        report.add_result(&name("names_are_texts"), rendered::check_quoted_names(helm, value_set));
+        all.push((format!("adapter/{value_set}"), objects));
     }
     report.add_result("adapter::arguments_follow_the_values", adapter::check_arguments(helm));
     report.add_result("adapter::switches_add_objects", adapter::check_switches(helm));
@@ -191,8 +160,7 @@ fn check_adapter_chart(
     report.add_result("adapter::invalid_values_are_rejected", adapter::check_invalid_values(helm));
     let notes = "adapter::notes_say_what_to_do_next";
     if helm.version.starts_with("v3.") {
-        println!("test {notes} ... skipped: Helm 3 renders notes only with a cluster");
-        report.skipped += 1;
+        report.skip(notes, "Helm 3 renders notes only with a cluster");
     } else {
         report.add_result(notes, adapter::check_notes(helm));
     }
@@ -200,9 +168,9 @@ fn check_adapter_chart(
 }
 
 /// Renders a set of values, and runs the checks that both charts share.
-fn render(helm: &Helm, set: &str, report: &mut Report) -> Option<Vec<Value>> {
-    let name = |test: &str| format!("{}::{set}::{test}", helm.chart_name());
-    match helm.lint(set).and_then(|()| helm.template(set)) {
+fn render(helm: &Helm, value_set: &str, report: &mut Report) -> Option<Vec<Value>> {
+    let name = |test: &str| format!("{}::{value_set}::{test}", helm.chart_name());
+    match helm.lint(value_set).and_then(|()| helm.template(value_set)) {
         Ok(objects) => {
             report.add_result(&name("is_safe"), rendered::check_pod_security(&objects));
             Some(objects)

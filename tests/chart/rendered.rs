@@ -87,9 +87,9 @@ fn check_selectors(objects: &[Value], deployment: &Value) -> Result<()> {
 }
 
 /// The rules of the shipped role files that a set of values needs.
-fn rules_for(set: &str) -> Result<Value> {
+fn rules_for(value_set: &str) -> Result<Value> {
     let mut files = vec!["files/clusterrole.yaml"];
-    if set == "everything" {
+    if value_set == "everything" {
         files.push("files/role-schedules.yaml");
         files.extend(["files/role-skipper-ingress.yaml", "files/role-skipper-routegroup.yaml"]);
     }
@@ -103,7 +103,7 @@ fn rules_for(set: &str) -> Result<Value> {
 
 /// The rendered roles have the rules of the shipped files: the `ClusterRole`, for the cluster or
 /// per namespace, and the role for leader election.
-pub(crate) fn check_permissions(objects: &[Value], set: &str) -> Result<()> {
+pub(crate) fn check_permissions(objects: &[Value], value_set: &str) -> Result<()> {
     let (shipped, election) = (
         files::read_controller_file("files/clusterrole.yaml")?,
         files::read_controller_file("files/role.yaml")?,
@@ -114,16 +114,16 @@ pub(crate) fn check_permissions(objects: &[Value], set: &str) -> Result<()> {
     let (of_users, cluster_roles) = cluster_roles(objects);
     check_roles_of_users(objects, &of_users)?;
     let roles = of_kind(objects, "Role");
-    if set == "namespaced" {
+    if value_set == "namespaced" {
         ensure!(cluster_roles.is_empty(), "a ClusterRole");
         let namespaces: Vec<_> = roles.iter().map(|role| &role["metadata"]["namespace"]).collect();
         ensure!(namespaces == ["shop", "pay"], "{namespaces:?}");
     }
     for role in cluster_roles.iter().chain(roles.iter().filter(is_main)) {
-        if set == "shadow" {
+        if value_set == "shadow" {
             check_read_only(role, &shipped)?;
         } else {
-            ensure!(role["rules"] == rules_for(set)?, "{}", role["metadata"]["name"]);
+            ensure!(role["rules"] == rules_for(value_set)?, "{}", role["metadata"]["name"]);
         }
     }
     let elections: Vec<_> = roles.iter().filter(|role| !is_main(role)).collect();
@@ -132,21 +132,7 @@ pub(crate) fn check_permissions(objects: &[Value], set: &str) -> Result<()> {
         "{} leader election roles",
         elections.len()
     );
-    let leases = of_kind(objects, "Lease");
-    let is_shadow = set == "shadow";
-    ensure!(leases.len() == usize::from(is_shadow) + elections.len(), "{} leases", leases.len());
-    for lease in &leases {
-        // Helm must delete it after the role bindings.
-        let annotations = json!({
-            "helm.sh/hook": if is_shadow { "post-delete,post-upgrade" } else { "post-delete" },
-            "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
-        });
-        ensure!(lease["metadata"]["annotations"] == annotations, "{lease}");
-    }
-    for (lease, role) in leases.iter().zip(&elections) {
-        let name = &lease["metadata"]["name"];
-        ensure!(role["rules"][0]["resourceNames"][0] == *name, "{name} is not the role's lease");
-    }
+    check_leases(&of_kind(objects, "Lease"), &elections, value_set == "shadow")?;
     for role in elections {
         ensure!(
             role["rules"] == rules_for_lease(&election["rules"], &lease_name(objects)?)?,
@@ -158,6 +144,25 @@ pub(crate) fn check_permissions(objects: &[Value], set: &str) -> Result<()> {
         );
     }
     check_bindings(objects)
+}
+
+/// A Lease object is a hook that deletes the lease at the end of `helm uninstall`. In shadow mode,
+/// it also deletes the lease after the upgrade to shadow mode.
+fn check_leases(leases: &[&Value], roles: &[&&Value], is_shadow: bool) -> Result<()> {
+    ensure!(leases.len() == usize::from(is_shadow) + roles.len(), "{} leases", leases.len());
+    for lease in leases {
+        // Helm must delete it after the role bindings.
+        let annotations = json!({
+            "helm.sh/hook": if is_shadow { "post-delete,post-upgrade" } else { "post-delete" },
+            "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+        });
+        ensure!(lease["metadata"]["annotations"] == annotations, "{lease}");
+    }
+    for (lease, role) in leases.iter().zip(roles) {
+        let name = &lease["metadata"]["name"];
+        ensure!(role["rules"][0]["resourceNames"][0] == *name, "{name} is not the role's lease");
+    }
+    Ok(())
 }
 
 /// The role has the rules of the shipped file, without write verbs.
@@ -343,8 +348,8 @@ pub(crate) fn check_switches(helm: &Helm) -> Result<()> {
 }
 
 /// A release and a namespace are named `on`, which YAML reads as a boolean unless it is quoted.
-pub(crate) fn check_quoted_names(helm: &Helm, set: &str) -> Result<()> {
-    let rendered = helm.render_text("on", set)?;
+pub(crate) fn check_quoted_names(helm: &Helm, value_set: &str) -> Result<()> {
+    let rendered = helm.render_text("on", value_set)?;
     for line in rendered.lines() {
         ensure!(!line.ends_with(": on"), "{line} is a boolean");
     }

@@ -25,6 +25,11 @@ fn is_absent(value: &Value) -> bool {
     }
 }
 
+/// Like [`difference`], as a result.
+pub(crate) fn ensure_equal(path: &str, expected: &Value, actual: &Value) -> Result<(), String> {
+    difference(path, expected, actual).map_or(Ok(()), Err)
+}
+
 /// Returns the first difference, as `path: expected …, got …`. An absent field equals `null`.
 pub(crate) fn difference(path: &str, expected: &Value, actual: &Value) -> Option<String> {
     match (expected, actual) {

@@ -136,6 +136,7 @@ fn largest_proposal(report: &Report, current: i32) -> Option<i32> {
     let proposals = report.metrics.iter().filter_map(|metric| metric.explanation.proposed_replicas);
     let mut largest = 0;
     for proposal in proposals {
+        // As in the reference, any proposal replaces 0, even a negative one.
         if largest == 0 || proposal > largest {
             largest = proposal;
         }
@@ -244,10 +245,12 @@ fn average_proposal(
         || (ratio > 1.0 && new < 1.0)
         || (new < 1.0 && replicas > current)
         || (new > 1.0 && replicas < current);
-    let rule = match () {
-        () if is_within(new) => Rule::WithinTolerance,
-        () if is_reversed => Rule::DirectionReversed,
-        () => Rule::Proportional,
+    let rule = if is_within(new) {
+        Rule::WithinTolerance
+    } else if is_reversed {
+        Rule::DirectionReversed
+    } else {
+        Rule::Proportional
     };
     ensure_equal("rule", explanation.rule, Some(rule))?;
     Ok(if rule == Rule::Proportional { replicas } else { current })

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     adapter::prometheus::Prometheus,
-    compare::{difference, normalize},
+    compare::{ensure_equal, normalize},
 };
 
 const COMPAT: Compat = Compat::Reference;
@@ -249,8 +249,4 @@ fn ensure_equal_duration(field: &str, expected: &Value, got: i64) -> Result<(), 
     let text = expected.as_str().unwrap_or_default();
     let nanos = go_duration::parse_nanos(text).map_err(|error| format!("{field}: {error}"))?;
     ensure_equal(field, &json!(nanos), &json!(got))
-}
-
-fn ensure_equal(field: &str, expected: &Value, got: &Value) -> Result<(), String> {
-    difference(field, expected, got).map_or(Ok(()), Err)
 }

@@ -44,8 +44,7 @@ const MAX_DIFFERENCES: usize = 5;
 
 type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
-/// The prefix of file names, whether the first line is a header, and the check of a line. If
-/// several prefixes match, the longest one applies.
+/// The prefix of file names, whether the first line is a header, and the check of a line.
 const CHECKS: [(&str, bool, Check); 16] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
@@ -140,8 +139,8 @@ fn data_files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 /// Checks all lines of a file. Returns how many passed and failed.
 fn check_file(path: &Path, name: &str) -> std::io::Result<(usize, usize)> {
-    let checks = CHECKS.into_iter().filter(|(prefix, ..)| name.starts_with(prefix));
-    let Some((_, has_header, check)) = checks.max_by_key(|(prefix, ..)| prefix.len()) else {
+    let found = CHECKS.into_iter().find(|(prefix, ..)| name.starts_with(prefix));
+    let Some((_, has_header, check)) = found else {
         return Err(std::io::Error::other("no check for a file of this name"));
     };
     let file = File::open(path)?;

@@ -16,7 +16,7 @@ use hpa_prometheus::rules::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::compare::difference;
+use crate::compare;
 
 const COMPAT: Compat = Compat::Reference;
 
@@ -223,7 +223,7 @@ fn ensure_equal(field: &str, line: &Value, got: &Value) -> Result<(), String> {
     if is_empty(expected) && is_empty(got) {
         return Ok(());
     }
-    difference(field, expected, got).map_or(Ok(()), Err)
+    compare::ensure_equal(field, expected, got)
 }
 
 /// Compares a field of an item in a list of a line.
@@ -235,5 +235,5 @@ fn ensure_equal_in(
     got: &Value,
 ) -> Result<(), String> {
     let expected = line.pointer(&format!("/{list}/{index}/{field}")).unwrap_or(&Value::Null);
-    difference(&format!("{list}[{index}].{field}"), expected, got).map_or(Ok(()), Err)
+    compare::ensure_equal(&format!("{list}[{index}].{field}"), expected, got)
 }

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::compare::difference;
+use crate::compare;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -97,5 +97,5 @@ fn interval(window: &Window) -> [Timestamp; 2] {
 
 fn ensure_equal(field: &str, line: &Value, got: &Value) -> Result<(), String> {
     let expected = line.get(field).unwrap_or(&Value::Null);
-    difference(field, expected, got).map_or(Ok(()), Err)
+    compare::ensure_equal(field, expected, got)
 }

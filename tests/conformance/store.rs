@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::Selector;
-use jiff::{SignedDuration, Timestamp};
-
 use hpa_collectors::Compat;
+use jiff::{SignedDuration, Timestamp};
 
 type Labels = BTreeMap<String, String>;
 

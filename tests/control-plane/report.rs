@@ -12,7 +12,7 @@ pub(crate) struct Report {
     passed: usize,
     failed: Vec<String>,
     skipped: usize,
-    /// Printed again at the end, after the long output of the tests.
+    /// The reason for the last skipped tests. Printed again after the long output of the tests.
     notice: Option<String>,
 }
 

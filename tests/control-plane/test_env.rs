@@ -1,11 +1,12 @@
 //! The environment of a scenario: a namespace of the control plane, and actions and waits in it.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use hpa_tests::harness::command_without_hpa_variables;
 use hpa_tests::kube_apiserver::Process;
 use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition,
@@ -275,7 +276,9 @@ pub(crate) fn condition<'a>(
 }
 
 pub(crate) fn has_condition(hpa: &Hpa, type_: &str, status: &str, reason: &str) -> bool {
-    condition(hpa, type_).is_some_and(|c| c.status == status && c.reason.as_deref() == Some(reason))
+    condition(hpa, type_).is_some_and(|condition| {
+        condition.status == status && condition.reason.as_deref() == Some(reason)
+    })
 }
 
 pub(crate) fn message<'a>(hpa: &'a Hpa, type_: &str) -> &'a str {
@@ -286,8 +289,8 @@ pub(crate) fn message<'a>(hpa: &'a Hpa, type_: &str) -> &'a str {
 pub(crate) fn has_replicas(hpa: &Hpa, replicas: i32) -> bool {
     // An optional field is omitted if it is zero.
     let status = hpa.status.as_ref();
-    status.is_some_and(|s| {
-        s.current_replicas.unwrap_or(0) == replicas && s.desired_replicas == replicas
+    status.is_some_and(|status| {
+        status.current_replicas.unwrap_or(0) == replicas && status.desired_replicas == replicas
     })
 }
 
@@ -300,7 +303,7 @@ pub(crate) fn current_metric(hpa: &Hpa) -> Value {
 /// Starts the controller under test. `flags` override the default flags.
 pub(crate) fn start_controller(
     plane: &dyn ControlPlane,
-    binary: &std::path::Path,
+    binary: &Path,
     name: &str,
     flags: &[&str],
 ) -> Result<Process> {
@@ -313,12 +316,7 @@ pub(crate) fn start_controller(
 }
 
 /// A subcommand of the binary under test. `flags` override the default flags.
-fn command(
-    plane: &dyn ControlPlane,
-    binary: &std::path::Path,
-    name: &str,
-    flags: &[&str],
-) -> Command {
+fn command(plane: &dyn ControlPlane, binary: &Path, name: &str, flags: &[&str]) -> Command {
     let default_flags = [
         "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
         "--horizontal-pod-autoscaler-downscale-stabilization=2s".to_owned(),
@@ -328,11 +326,7 @@ fn command(
     let default_flags = default_flags
         .iter()
         .filter(|default_flag| !flags.iter().any(|flag| name_of(flag) == name_of(default_flag)));
-    let mut command = Command::new(binary);
-    // The caller's environment must not affect the test.
-    for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {
-        command.env_remove(variable);
-    }
+    let mut command = command_without_hpa_variables(binary);
     // Several controllers run at the same time.
     command.arg(name).args(default_flags).args(flags).env("HPA_METRICS_PORT", "0");
     command.env("HPA_LOG_LEVEL", "info,hpa_controller=debug");

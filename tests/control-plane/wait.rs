@@ -11,6 +11,7 @@ use kube::core::Resource;
 use kube::runtime::watcher::{self, watch_object};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 /// Waits until `done` is true for the object `name`.
@@ -102,9 +103,9 @@ impl<K: Serialize> LastState<K> {
     }
 }
 
-pub(crate) fn json_without_managed_fields(object: &impl Serialize) -> String {
+fn json_without_managed_fields(object: &impl Serialize) -> String {
     let mut value = serde_json::to_value(object).unwrap_or_default();
-    if let Some(metadata) = value.get_mut("metadata").and_then(|m| m.as_object_mut()) {
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
     value.to_string()

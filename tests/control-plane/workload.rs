@@ -21,7 +21,7 @@ use tokio::time::sleep;
 const POD_AGE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A kind that can be scaled.
-#[allow(clippy::struct_field_names)] // the API's own term
+#[allow(clippy::struct_field_names, reason = "the API's own term")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) group: &'static str,
@@ -79,7 +79,8 @@ impl Workloads {
         }
     }
 
-    /// Starts a task that sets pending pods to Running, for clusters with real workload controllers.
+    /// Starts a task that sets pending pods to Running, for clusters with real workload
+    /// controllers.
     pub(crate) fn simulate_kubelets(&self) {
         let client = self.client.clone();
         self.tasks.lock().expect("no panic").spawn(simulate_kubelets(client));
@@ -135,9 +136,10 @@ impl SimulatedController {
             Value::Null => json!({"containers": [container("app")]}),
             spec => spec.clone(),
         };
-        let created = (*current..desired).map(|i| create_running_pod(&api, &name, i, &spec));
+        let created =
+            (*current..desired).map(|index| create_running_pod(&api, &name, index, &spec));
         stream::iter(created).buffer_unordered(8).try_collect::<Vec<_>>().await?;
-        let deleted = (desired..*current).map(|i| delete_pod(&api, &name, i));
+        let deleted = (desired..*current).map(|index| delete_pod(&api, &name, index));
         stream::iter(deleted).buffer_unordered(8).try_collect::<Vec<_>>().await?;
         *current = desired;
         if is_deleted || target.data["status"]["replicas"].as_i64() == Some(desired) {

@@ -70,6 +70,7 @@ fn members() -> Vec<(&'static str, Vec<Value>)> {
             "metrics",
             vec![Value::Null, json!([]), json!({}), json!([null]), json!([{}]), json!("x")],
         ),
+        // An unknown field.
         ("metric", vec![json!([]), json!(null)]),
         (
             "scaleTargetRef",

@@ -36,8 +36,10 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use flate2::read::GzDecoder;
-use hpa_tests::programs;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use hpa_tests::report::Report;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionStatus,
+};
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 
@@ -53,34 +55,21 @@ const NAMES: [&str; 4] =
 const SERVED_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut report = Report::default();
     match hpa_tests::kube_apiserver::assets::find() {
         Err(missing) => {
-            programs::skip("kube-apiserver", missing);
             for name in NAMES {
-                println!("test {name} ... skipped");
-                skipped += 1;
+                report.skip_without("kube-apiserver", name, &missing);
             }
         }
         Ok(assets) => {
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
             for (name, result) in NAMES.iter().zip(runtime.block_on(run(&assets))) {
-                match result {
-                    Ok(()) => {
-                        println!("test {name} ... ok");
-                        passed += 1;
-                    }
-                    Err(error) => {
-                        println!("test {name} ... FAILED\n  {error:#}");
-                        failed += 1;
-                    }
-                }
+                report.add_result(name, result);
             }
         }
     }
-    let outcome = if failed == 0 { "ok" } else { "FAILED" };
-    println!("\ntest result: {outcome}. {passed} passed; {failed} failed; {skipped} ignored");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    report.finish()
 }
 
 /// The results of the tests. All fail if the control plane does not start.
@@ -128,12 +117,7 @@ async fn install_definition(client: &Client, definition: Value) -> Result<()> {
     Ok(())
 }
 
-fn has_condition(
-    status: Option<
-        &k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionStatus,
-    >,
-    kind: &str,
-) -> bool {
+fn has_condition(status: Option<&CustomResourceDefinitionStatus>, kind: &str) -> bool {
     let conditions = status.and_then(|status| status.conditions.as_ref());
     conditions.is_some_and(|all| all.iter().any(|one| one.type_ == kind && one.status == "True"))
 }

@@ -1,13 +1,7 @@
 //! A kube-apiserver with two instances of the controller. The kube-apiserver reaches their debug
 //! APIs through its pod proxy.
 
-use std::{
-    collections::BTreeMap,
-    net::IpAddr,
-    path::{Path, PathBuf},
-    pin::pin,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, pin::pin, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::TryStreamExt;
@@ -275,9 +269,9 @@ impl Cluster {
     }
 
     fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
-        let path: &Path = &self.path(name);
-        std::fs::write(path, text)?;
-        Ok(path.to_owned())
+        let path = self.path(name);
+        std::fs::write(&path, text)?;
+        Ok(path)
     }
 }
 

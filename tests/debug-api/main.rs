@@ -52,7 +52,11 @@ async fn check_rights(cluster: &Cluster) -> Result<()> {
     for (granted_count, missing) in missing.into_iter().enumerate() {
         cluster.grant(READER_RULES.get(..granted_count).unwrap_or_default()).await?;
         let text = cluster.explain().await?;
-        let missing = format!("The controller's past decisions are missing: {missing}");
+        let consequence = match granted_count {
+            0 => "Whether a controller is active is not known, and its past decisions are missing",
+            _ => "The controller's past decisions are missing",
+        };
+        let missing = format!("{consequence}: {missing}");
         ensure!(text.contains(&missing), "{missing:?} is not in:\n{text}");
         ensure!(text.starts_with("shop/web stays at 3: cpu cannot be read"), "{text}");
     }

@@ -1,36 +1,46 @@
 //! `hpa adapter` beside a hostile tenant and bursts of connections: its probes and the metrics of
 //! others must stay quick.
 
-use axum::routing::get as get_route;
+use std::{fs, net::Ipv4Addr, process::Stdio, time::Duration};
+
+use axum::{
+    Json, Router,
+    routing::{get, post},
+};
 use futures::future::join_all;
+use hpa_testbed::{Config, Testbed};
 use hpa_tests::{
-    harness::{NAMESPACE, ServedTestbed, http_get},
+    harness::{
+        NAMESPACE, ServedTestbed, TestbedExt, are_long_tests_enabled, hpa_binary, http_get, objects,
+    },
     kube_apiserver::free_ports,
 };
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::{
     net::TcpStream,
-    time::{Instant, interval},
+    time::{Instant, interval, timeout},
 };
 
 use super::{
-    header_bomb,
+    DEADLINE, MAX_ADAPTER_PEAK_MIB, header_bomb,
     hostile::{
         Durations, HOSTILE, hostile_namespace, hostile_objects, probe, scaled_by_endpoint,
         scaled_by_pods,
     },
+    peak_mib,
     schedules::open_bursts,
-    *,
 };
 
 /// The maximum duration of a request for metrics of the good tenant. Without the hostile tenant, it
 /// takes milliseconds.
-const MAX_READ: Duration = Duration::from_secs(5);
+const MAX_READ_DURATION: Duration = Duration::from_secs(5);
 
 /// The number of requests for each metric of the hostile tenant at a time.
 const HOSTILE_REQUESTS: usize = 4;
 
 /// The duration of each attack with many headers.
-const ATTACK: Duration = Duration::from_secs(10);
+const ATTACK_DURATION: Duration = Duration::from_secs(10);
 
 /// A running adapter.
 struct Adapter {
@@ -175,7 +185,7 @@ async fn adapter_is_quick_beside_a_hostile_tenant_and_bursts_of_connections() {
         return;
     }
     let document = Json(json!({ "rps": 30 }));
-    let router = Router::new().route("/metrics", get_route(async move || document.clone()));
+    let router = Router::new().route("/metrics", get(async move || document.clone()));
     let good = hpa_tests::harness::serve(router).await;
     let testbed = Testbed::new(Config::default());
     testbed.apply_all([objects::namespace(), hostile_namespace()]);
@@ -194,7 +204,7 @@ async fn adapter_is_quick_beside_a_hostile_tenant_and_bursts_of_connections() {
     };
     let peak = peak_mib(adapter.process.id().expect("a process"));
     let durations = durations.into_inner();
-    let limit = MAX_READ * durations.busy_factor();
+    let limit = MAX_READ_DURATION * durations.busy_factor();
     println!("hostile tenant of the adapter: metrics of others within {longest:?}; {peak} MiB");
     durations.assert_probes_are_quick("hostile tenant of the adapter");
     assert!(longest < limit, "{longest:?}");
@@ -228,15 +238,15 @@ async fn memory_cpu_and_probes_are_bounded_beside_requests_with_many_headers() {
     for headers in [500, 1700] {
         let before = cpu_time(process);
         let few = header_bomb::send_forever(adapter.secure_port, 4, headers);
-        timeout(ATTACK, few).await.expect_err("it has no end");
+        timeout(ATTACK_DURATION, few).await.expect_err("it has no end");
         let used = cpu_time(process).saturating_sub(before);
         println!("{headers} headers on 4 connections: {used:?} of CPU time");
-        assert!(used < ATTACK / 5, "{used:?}");
+        assert!(used < ATTACK_DURATION / 5, "{used:?}");
 
         let durations = Mutex::<Durations>::default();
         tokio::select! {
             () = header_bomb::send_forever(adapter.secure_port, 200, headers) => unreachable!(),
-            _ = timeout(ATTACK, probe(adapter.health_port, &durations)) => {}
+            _ = timeout(ATTACK_DURATION, probe(adapter.health_port, &durations)) => {}
         }
         durations.into_inner().assert_probes_are_quick("many headers");
         let peak = peak_mib(process);

@@ -1,7 +1,13 @@
 //! Many autoscalers with annotations fit into the memory limits of the charts, and many with large
 //! specs into half of them.
 
-use super::*;
+use std::collections::BTreeMap;
+
+use hpa_testbed::Testbed;
+use hpa_tests::harness::objects;
+use serde_json::{Value, json};
+
+use super::{Program, apply, assert_program_is_bounded, hpa_of_web, peak_of_program};
 
 const NAMESPACE_COUNT: usize = 20;
 const AUTOSCALERS_PER_NAMESPACE: usize = 1000;

@@ -1,6 +1,6 @@
 //! Clients without credentials that send requests whose few bytes decode to many headers (HPACK).
 
-use std::io;
+use std::{io, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncWriteExt, copy, sink, split},
@@ -17,8 +17,6 @@ use tokio_rustls::{
         pki_types::{CertificateDer, ServerName, UnixTime},
     },
 };
-
-use super::*;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

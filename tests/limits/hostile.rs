@@ -1,23 +1,33 @@
 //! A hostile tenant with expensive autoscalers must not delay those of a good tenant.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Instant,
+    net::{Ipv4Addr, SocketAddr},
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
-use axum::routing::get as get_route;
-use hpa_tests::harness::{ServedTestbed, http_get};
+use axum::{Json, Router, routing::get};
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{
+    ServedTestbed, TestbedExt, are_long_tests_enabled, hpa_binary, http_get, objects,
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
     time::interval,
 };
 
-use super::*;
+use super::{MAX_PEAK_MIB, peak_mib};
 
 pub(super) const HOSTILE: &str = "hostile";
-/// The maximum delay from a change of the load to the scaling. Far more than two sync periods of 2
-/// s and two collection intervals of 1 s, because the machine is loaded.
+/// The maximum delay from a change of the load to the scaling. Far more than two sync periods of
+/// 2 s and two collection intervals of 1 s, because the machine is loaded.
 const MAX_DELAY: Duration = Duration::from_secs(20);
 /// The kubelet's default timeout of probes. After three consecutive failures, it restarts the
 /// container.
@@ -114,7 +124,7 @@ pub(super) async fn hostile_objects() -> Vec<Value> {
         serve_endlessly(b"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",")
             .await;
     let texts = Json(vec!["x".repeat(7); 9000]);
-    let router = Router::new().route("/texts", get_route(async move || texts.clone()));
+    let router = Router::new().route("/texts", get(async move || texts.clone()));
     let texts = hpa_tests::harness::serve(router).await;
     let mut all = Vec::new();
     for index in 0..100 {
@@ -209,7 +219,7 @@ pub(super) fn start_controller(
 
 /// Calls the probes and a control server forever.
 pub(super) async fn probe(port: u16, durations: &Mutex<Durations>) {
-    let control = Router::new().route("/", get_route(async || "ok"));
+    let control = Router::new().route("/", get(async || "ok"));
     let control = hpa_tests::harness::serve(control).await.port();
     let mut ticks = interval(Duration::from_millis(200));
     loop {
@@ -233,8 +243,7 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     let load = Arc::new(AtomicU64::new(30));
     let served_load = load.clone();
     let document = async move || Json(json!({ "rps": served_load.load(Ordering::SeqCst) }));
-    let good =
-        hpa_tests::harness::serve(Router::new().route("/metrics", get_route(document))).await;
+    let good = hpa_tests::harness::serve(Router::new().route("/metrics", get(document))).await;
     let testbed = Testbed::new(Config::default());
     testbed.apply_all([objects::namespace(), hostile_namespace()]);
     testbed.apply_all(scaled_by_pods("web", 2, good.port()));
@@ -249,10 +258,7 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     let (process, port) = start_controller(&served, &flags);
     let replicas = async |web: i64, mail: i64| {
         let started = Instant::now();
-        tokio::join!(
-            served.wait_for_replicas(&testbed, "web", web),
-            served.wait_for_replicas(&testbed, "mail", mail),
-        );
+        tokio::join!(served.wait_for_replicas("web", web), served.wait_for_replicas("mail", mail));
         started.elapsed()
     };
     replicas(6, 3).await;

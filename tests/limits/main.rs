@@ -57,14 +57,14 @@ const ACTIVE: &str = "Active";
 /// Counts the autoscalers whose conditions or events have one of the reasons, or the schedules that
 /// are [`ACTIVE`].
 struct ReasonCounter {
-    any_of: &'static [&'static str],
+    reasons: &'static [&'static str],
     names: Mutex<HashSet<String>>,
     count: watch::Sender<usize>,
 }
 
 impl ReasonCounter {
     fn new(reasons: &'static [&'static str]) -> Arc<Self> {
-        Arc::new(Self { any_of: reasons, names: Mutex::default(), count: watch::Sender::new(0) })
+        Arc::new(Self { reasons, names: Mutex::default(), count: watch::Sender::new(0) })
     }
 
     async fn wait_for(&self, count: usize) {
@@ -72,7 +72,7 @@ impl ReasonCounter {
         let reached = timeout(DEADLINE, reached).await;
         let actual = *self.count.borrow();
         reached
-            .unwrap_or_else(|_| panic!("{actual} of {count} have {:?}", self.any_of))
+            .unwrap_or_else(|_| panic!("{actual} of {count} have {:?}", self.reasons))
             .expect("alive");
     }
 }
@@ -80,7 +80,7 @@ impl ReasonCounter {
 impl ChangeListener for ReasonCounter {
     fn on_change(&self, change: &ObjectChange<'_>) {
         let Some(new) = change.new else { return };
-        let has_reason = |object: &Value| self.any_of.iter().any(|it| object["reason"] == *it);
+        let has_reason = |object: &Value| self.reasons.iter().any(|it| object["reason"] == *it);
         let (name, is_match) = match change.resource.plural {
             "horizontalpodautoscalers" => {
                 let conditions = new["status"]["conditions"].as_array().into_iter().flatten();
@@ -89,7 +89,7 @@ impl ChangeListener for ReasonCounter {
             "events" => (&new["involvedObject"]["name"], has_reason(new)),
             "scalingschedules" => {
                 let is_active = new["status"]["active"] == true;
-                (&new["metadata"]["name"], is_active && self.any_of.contains(&ACTIVE))
+                (&new["metadata"]["name"], is_active && self.reasons.contains(&ACTIVE))
             }
             _ => return,
         };

@@ -1,14 +1,22 @@
 //! Large schedules must neither exhaust the memory nor delay the probes.
 
-use hpa_tests::harness::ServedTestbed;
-use tokio::{net::TcpSocket, time::interval};
+use std::{net::Ipv4Addr, time::Duration};
+
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{ServedTestbed, TestbedExt, are_long_tests_enabled, objects};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpSocket,
+    time::{interval, timeout},
+};
 
 use super::{
+    ACTIVE, Program, apply, assert_program_is_bounded,
     hostile::{
         Durations, HOSTILE, PROBE_TIMEOUT, hostile_namespace, probe, set_hostile_namespace,
         start_controller,
     },
-    *,
 };
 
 fn schedule(namespace: &str, name: &str, days: &[&str]) -> Value {
@@ -114,7 +122,7 @@ async fn probes_are_quick_beside_a_large_schedule_and_bursts_of_connections() {
     let served = ServedTestbed::new(&testbed).await;
     let flags = ["--scaling-schedule", "--horizontal-pod-autoscaler-sync-period=1s"];
     let (_process, port) = start_controller(&served, &flags);
-    served.wait_for_replicas(&testbed, "web", 4).await;
+    served.wait_for_replicas("web", 4).await;
     let durations = Mutex::<Durations>::default();
     tokio::select! {
         _ = timeout(Duration::from_secs(5), probe(port, &durations)) => {}

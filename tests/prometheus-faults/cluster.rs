@@ -59,7 +59,7 @@ externalRules:
 /// The adapter's paths of the pods metric by selector and by name, and of the external metric.
 pub(crate) const PODS_PATH: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
                                http_requests_per_second?labelSelector=app%3Dweb";
-pub(crate) const POD_PATH: &str =
+pub(crate) const NAMED_POD_PATH: &str =
     "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/web-0/http_requests_per_second";
 pub(crate) const QUEUE_PATH: &str =
     "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::{
-    cluster::{Cluster, PERIOD, POD_PATH, PODS_PATH, QUEUE_PATH, RELIST_INTERVAL},
+    cluster::{Cluster, NAMED_POD_PATH, PERIOD, PODS_PATH, QUEUE_PATH, RELIST_INTERVAL},
     prometheus::{Fault, Prometheus},
 };
 
@@ -84,7 +84,7 @@ async fn failed_requests_scale_nothing(#[case] fault: Fault, #[case] expected: &
     assert!(message.contains(expected), "{message}");
     let message = cluster.wait_for_failure("mail", "FailedGetExternalMetric").await;
     assert!(message.contains(expected), "{message}");
-    for path in [PODS_PATH, POD_PATH, QUEUE_PATH] {
+    for path in [PODS_PATH, NAMED_POD_PATH, QUEUE_PATH] {
         assert_is_fetch_error(&cluster.get(path).await);
     }
     // Discovery fails too, but the rules keep their series.
@@ -214,7 +214,7 @@ async fn value_that_is_not_a_finite_number_scales_nothing(#[case] value: &'stati
     cluster.wait_for_failure("mail", "FailedGetExternalMetric").await;
     assert_eq!(adapter_values(&cluster, PODS_PATH).await, [""; 0]);
     assert_eq!(adapter_values(&cluster, QUEUE_PATH).await, [""; 0]);
-    assert_eq!(cluster.get(POD_PATH).await.0, 404);
+    assert_eq!(cluster.get(NAMED_POD_PATH).await.0, 404);
     sleep(4 * PERIOD).await;
     assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
     assert_eq!(cluster.replicas("cpu"), 4, "autoscalers of other metrics are still scaled");
@@ -246,7 +246,7 @@ async fn largest_duplicate_is_used(#[values(true, false)] is_first: bool) {
     change_load(&cluster);
     cluster.wait_for_replicas("web", 4).await;
     assert_eq!(adapter_values(&cluster, PODS_PATH).await, ["20", "20"]);
-    assert_eq!(adapter_values(&cluster, POD_PATH).await, ["20"]);
+    assert_eq!(adapter_values(&cluster, NAMED_POD_PATH).await, ["20"]);
     cluster.prometheus.set_value("http_requests_total", 30.0);
     cluster.wait_for_replicas("web", 6).await;
 }

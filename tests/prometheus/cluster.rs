@@ -48,12 +48,12 @@ pub(crate) async fn check(binary: &Path, url: &str) -> Option<Result<()>> {
 }
 
 async fn compare(assets: &Path, binary: &Path, url: &str) -> Result<()> {
-    let directory = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let options = Options::new(assets).without_admission_plugins(&["ServiceAccount"]);
-    let cluster = Cluster(KubeApiserver::start(options, directory.path()).await?);
-    let kubeconfig = directory.path().join("kubeconfig.json");
+    let cluster = Cluster(KubeApiserver::start(options, dir.path()).await?);
+    let kubeconfig = dir.path().join("kubeconfig.json");
     std::fs::write(&kubeconfig, cluster.0.kubeconfig(ADMIN).to_string())?;
-    let rules = directory.path().join("rules.yaml");
+    let rules = dir.path().join("rules.yaml");
     std::fs::write(&rules, RULES)?;
     let run = async || {
         let mut command = Command::new(binary);

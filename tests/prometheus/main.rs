@@ -29,7 +29,7 @@ mod sharing;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use hpa_tests::{harness::hpa_binary, programs};
+use hpa_tests::{harness::hpa_binary, programs, report::Report};
 use jiff::Timestamp;
 
 use crate::{document::Recipe, reader::Reader, server::Server};
@@ -44,20 +44,15 @@ fn main() -> ExitCode {
     };
     println!("\nwith prometheus {version}");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let failed = match runtime.block_on(run()) {
-        Ok(failed) => failed,
-        Err(error) => {
-            println!("test prometheus ... FAILED\n  {error:#}");
-            1
-        }
-    };
-    let outcome = if failed == 0 { "ok" } else { "FAILED" };
-    println!("\ntest result: {outcome}. {failed} failed");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let mut report = Report::default();
+    if let Err(error) = runtime.block_on(run(&mut report)) {
+        report.add_result("prometheus", Err(error));
+    }
+    report.finish()
 }
 
-/// Runs all tests, and returns how many failed.
-async fn run() -> Result<usize> {
+/// Runs all tests.
+async fn run(report: &mut Report) -> Result<()> {
     let recipes = document::recipes()?;
     let recording: Vec<&str> =
         recipes.iter().filter_map(|recipe| recipe.recording.as_deref()).collect();
@@ -67,45 +62,36 @@ async fn run() -> Result<usize> {
     let reader = Reader::new(&server.url)?;
     reader.wait_until_complete().await?;
 
-    let mut failed = 0;
-    let mut report = |name: String, result: Result<()>| match result {
-        Ok(()) => println!("test {name} ... ok"),
-        Err(error) => {
-            println!("test {name} ... FAILED\n  {error:#}");
-            failed += 1;
-        }
-    };
-    report("cookbook::every_recipe_is_tested".to_owned(), cookbook::check_titles(&recipes));
+    report.add_result("cookbook::every_recipe_is_tested", cookbook::check_titles(&recipes));
     for recipe in &recipes {
-        report(format!("cookbook::{}", test_name(recipe)), cookbook::check(&reader, recipe).await);
+        let result = cookbook::check(&reader, recipe).await;
+        report.add_result(&format!("cookbook::{}", test_name(recipe)), result);
     }
     let reader = reader.at(Timestamp::now())?;
     for recipe in &recipes {
         let result = sharing::check_recipe(&reader, recipe).await;
-        report(format!("sharing::{}", test_name(recipe)), result);
+        report.add_result(&format!("sharing::{}", test_name(recipe)), result);
     }
     let random_series = sharing::RandomSeries::start().await?;
-    report("sharing::random_series".to_owned(), sharing::check_random(&random_series).await);
-    report(
-        "sharing::differences_are_found".to_owned(),
-        sharing::check_not_shared(&random_series).await,
-    );
-    report("default_rules_find_and_read_metrics".to_owned(), default_rules::check(&reader).await);
-    report("promql_is_parsed_as_by_prometheus".to_owned(), promql::check(&reader).await);
+    report.add_result("sharing::random_series", sharing::check_random(&random_series).await);
+    let result = sharing::check_not_shared(&random_series).await;
+    report.add_result("sharing::differences_are_found", result);
+    report.add_result("default_rules_find_and_read_metrics", default_rules::check(&reader).await);
+    report.add_result("promql_is_parsed_as_by_prometheus", promql::check(&reader).await);
     for (name, result) in check::check(&binary, &server.url).await {
-        report(format!("check::{name}"), result);
+        report.add_result(&format!("check::{name}"), result);
     }
     if let Some(result) = cluster::check(&binary, &server.url).await {
-        report("check::names_are_those_of_the_cluster".to_owned(), result);
+        report.add_result("check::names_are_those_of_the_cluster", result);
     }
     for (name, result) in mistakes::check(&binary, &server.url).await {
-        report(format!("mistakes::{name}"), result);
+        report.add_result(&format!("mistakes::{name}"), result);
     }
     for (name, result) in collectors::check(&server.url).await? {
-        report(format!("collectors::{name}"), result);
+        report.add_result(&format!("collectors::{name}"), result);
     }
-    report("forecasts::observed_then_scaled_for".to_owned(), forecasts::check(&binary).await);
-    Ok(failed)
+    report.add_result("forecasts::observed_then_scaled_for", forecasts::check(&binary).await);
+    Ok(())
 }
 
 fn test_name(recipe: &Recipe) -> String {

@@ -107,8 +107,7 @@ impl Cluster {
         Self::build(config, Shape::default(), ForecastSource::default())
     }
 
-    /// A cluster without faults, whose controller reads the load's history, for forecasts, from this
-    /// source.
+    /// A cluster without faults, whose controller reads past loads for forecasts from this source.
     pub(crate) fn with_forecasts(forecasts: ForecastSource) -> Self {
         Self::build(Config::default(), Shape::default(), forecasts)
     }
@@ -189,7 +188,7 @@ impl Cluster {
 
     /// Applies an object as a user.
     pub(crate) fn apply(&self, object: Value) -> Value {
-        self.journal.acting(Actor::User, || self.testbed.apply(object)).expect("a valid object")
+        self.journal.act_as(Actor::User, || self.testbed.apply(object)).expect("a valid object")
     }
 
     /// Changes an object as a user. `None` is ignored.
@@ -216,7 +215,7 @@ impl Cluster {
         // The object may not exist.
         _ = self
             .journal
-            .acting(Actor::User, || self.testbed.delete(api_version, kind, namespace, name));
+            .act_as(Actor::User, || self.testbed.delete(api_version, kind, namespace, name));
     }
 
     /// The target of an autoscaler, as stored.
@@ -299,7 +298,7 @@ impl Cluster {
 
     fn record_end(&self, instance: Option<&Instance>) {
         if let Some(instance) = instance {
-            self.journal.ended(&instance.name);
+            self.journal.record_end(&instance.name);
         }
     }
 
@@ -333,7 +332,7 @@ impl Cluster {
             forecasts: self.forecasts.clone(),
             ..Dependencies::with_telemetry(clients, &options, self.telemetry.clone(), false, None)
         };
-        self.journal.started(name);
+        self.journal.record_start(name);
         let controller = RunningController::start(dependencies, options);
         Instance { name: name.to_owned(), controller }
     }
@@ -341,7 +340,7 @@ impl Cluster {
     /// Kills the controller at once, like SIGKILL.
     pub(crate) async fn kill_controller(&mut self) {
         if let Some(instance) = self.controller.take() {
-            self.journal.ended(&instance.name);
+            self.journal.record_end(&instance.name);
             instance.controller.kill().await;
         }
     }
@@ -354,7 +353,7 @@ impl Cluster {
             {
                 outcome.expect("an orderly shutdown");
             }
-            self.journal.ended(&instance.name);
+            self.journal.record_end(&instance.name);
         }
     }
 

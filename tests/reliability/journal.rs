@@ -110,7 +110,8 @@ pub(crate) struct Lifetime {
 /// All entries, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
-    acting: Actor,
+    /// The author of changes without a request.
+    current_actor: Actor,
     count: u64,
     pub(crate) scalings: Vec<Scaling>,
     pub(crate) versions: Vec<AutoscalerVersion>,
@@ -140,10 +141,10 @@ impl Journal {
     }
 
     /// Attributes the changes that `act` makes without a request to an actor.
-    pub(crate) fn acting<T>(&self, actor: Actor, act: impl FnOnce() -> T) -> T {
-        let previous = std::mem::replace(&mut self.entries.lock().acting, actor);
+    pub(crate) fn act_as<T>(&self, actor: Actor, act: impl FnOnce() -> T) -> T {
+        let previous = std::mem::replace(&mut self.entries.lock().current_actor, actor);
         let result = act();
-        self.entries.lock().acting = previous;
+        self.entries.lock().current_actor = previous;
         result
     }
 
@@ -167,7 +168,7 @@ impl Journal {
     pub(crate) fn clear(&self) {
         let mut entries = self.entries.lock();
         *entries = Entries {
-            acting: entries.acting,
+            current_actor: entries.current_actor,
             count: entries.count,
             lifetimes: std::mem::take(&mut entries.lifetimes),
             ..Entries::default()
@@ -187,14 +188,14 @@ impl Journal {
         Arc::new(Recorder { journal: self.clone(), interceptor })
     }
 
-    pub(crate) fn started(&self, instance: &str) {
+    pub(crate) fn record_start(&self, instance: &str) {
         let mut entries = self.entries.lock();
         let started = entries.next_when(self.clock.age());
         let instance = instance.to_owned();
         entries.lifetimes.push(Lifetime { instance, started, ended: None });
     }
 
-    pub(crate) fn ended(&self, instance: &str) {
+    pub(crate) fn record_end(&self, instance: &str) {
         let mut entries = self.entries.lock();
         let now = entries.next_when(self.clock.age());
         let mut lifetimes = entries.lifetimes.iter_mut().rev();
@@ -203,14 +204,14 @@ impl Journal {
         }
     }
 
-    fn target_changed(&self, change: &ObjectChange<'_>) {
+    fn record_target_change(&self, change: &ObjectChange<'_>) {
         let replicas = |object: &Value| object["spec"]["replicas"].as_i64().unwrap_or(1);
         if let Some(new) = change.new {
             let (from, to) = (change.old.map_or(-1, replicas), replicas(new));
             if from != to {
                 let mut entries = self.entries.lock();
                 let when = entries.next_when(self.clock.age());
-                let by = change.client.map_or(entries.acting, |_| Actor::Client);
+                let by = change.client.map_or(entries.current_actor, |_| Actor::Client);
                 let instance = change.client.unwrap_or_default().to_owned();
                 entries.scalings.push(Scaling {
                     when,
@@ -225,7 +226,7 @@ impl Journal {
         self.target_changes.notify_one();
     }
 
-    fn autoscaler_changed(&self, change: &ObjectChange<'_>) {
+    fn record_autoscaler_version(&self, change: &ObjectChange<'_>) {
         let is_scaled_to_zero = |condition: &Value| {
             condition["type"] == "ScaledToZero" && condition["status"] == "True"
         };
@@ -245,7 +246,7 @@ impl Journal {
         entries.versions.push(version);
     }
 
-    fn lease_changed(&self, lease: &Value) {
+    fn record_lease_version(&self, lease: &Value) {
         let mut entries = self.entries.lock();
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
         let when = entries.next_when(self.clock.age());
@@ -283,9 +284,9 @@ impl fmt::Display for Journal {
 impl ChangeListener for Journal {
     fn on_change(&self, change: &ObjectChange<'_>) {
         match (change.resource.plural, change.new) {
-            (plural, _) if Kind::from_plural(plural).is_some() => self.target_changed(change),
-            ("horizontalpodautoscalers", _) => self.autoscaler_changed(change),
-            ("leases", Some(lease)) => self.lease_changed(lease),
+            (plural, _) if Kind::from_plural(plural).is_some() => self.record_target_change(change),
+            ("horizontalpodautoscalers", _) => self.record_autoscaler_version(change),
+            ("leases", Some(lease)) => self.record_lease_version(lease),
             _ => {}
         }
     }

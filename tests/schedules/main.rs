@@ -40,7 +40,8 @@ const VALUE: i64 = 100;
 const RAMP: Duration = Duration::from_mins(10);
 const STEP: Duration = Duration::from_secs(6);
 
-/// Returns each value some time after it was read, like a metric beside one that is slow.
+/// Returns each value some time after it was read, as if another metric of the autoscaler were
+/// slow.
 struct SlowClient {
     client: ScheduleClient,
     delay: Duration,
@@ -70,7 +71,7 @@ struct Cluster {
 
 impl Cluster {
     fn start(kind: &str, schedule: Value) -> Self {
-        Self::start_with(kind, schedule, Duration::ZERO, |dependencies| dependencies)
+        Self::start_with(kind, schedule, Duration::ZERO, |unchanged| unchanged)
     }
 
     /// Each reading of a metric ends `delay` after the value was read.
@@ -251,9 +252,9 @@ async fn schedule_status_is_active_only_in_its_window_and_ramps() {
     }
 }
 
-/// In one of the cases, the value changes after it was read, more than a second before the reconcile
-/// ends. Which one depends on whether the first list of schedules repeats the first reconcile, which
-/// shifts the periods by 5 s.
+/// In one of the two cases, the value changes after it was read, more than a second before the
+/// reconcile ends. If the first list of schedules repeats the first reconcile, the periods are
+/// shifted by 5 s, and it is the other case.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn change_during_a_slow_reconcile_does_not_wait_for_the_next_period(
@@ -263,7 +264,7 @@ async fn change_during_a_slow_reconcile_does_not_wait_for_the_next_period(
     let mut window = schedule("ScalingSchedule", VirtualClock::start().now() + change);
     window["spec"]["scalingWindowDurationMinutes"] = 0.into();
     let delay = Duration::from_secs(5);
-    let cluster = Cluster::start_with("ScalingSchedule", window, delay, |it| it);
+    let cluster = Cluster::start_with("ScalingSchedule", window, delay, |unchanged| unchanged);
     cluster.clock.wait_until_age(change).await;
     assert_eq!(cluster.testbed.replicas("web"), 1);
     // The rest of a reconcile, a second, and the reconcile that reads the value again.

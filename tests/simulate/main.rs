@@ -31,9 +31,8 @@ const SHORT_RANDOM_SCENARIO_COUNT: u64 = 12;
 
 fn scenario_file(file: &Path) -> ScenarioFile {
     let text = fs::read_to_string(file).expect("a file");
-    let folder = file.parent().expect("a folder");
-    let read =
-        |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    let dir = file.parent().expect("a directory");
+    let read = |name: &str| fs::read_to_string(dir.join(name)).map_err(|error| error.to_string());
     ScenarioFile::parse(&text, &read).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
@@ -63,8 +62,8 @@ fn scalings(run: &Run) -> Vec<Scaling> {
         .collect()
 }
 
-/// Runs the controller, then the simulator with the same time of the first reconcile. Returns the
-/// number of scalings.
+/// Runs the controller, then the simulator. Both have their first reconcile at the same time.
+/// Returns the number of scalings.
 async fn assert_same_scalings(name: &str, mut variant: Variant) -> usize {
     let max_seconds = if are_long_tests_enabled() { MAX_SECONDS } else { SHORT_MAX_SECONDS };
     let duration = variant.scenario.duration.get().min(max_seconds);

@@ -4,11 +4,13 @@
 //! - [`helm`]: the binaries of helm
 //! - [`kube_apiserver`]: a real etcd and kube-apiserver
 //! - [`programs`]: reports tests as skipped if a program is missing
+//! - [`report`]: the results of a suite that is its own test runner
 
 pub mod harness;
 pub mod helm;
 pub mod kube_apiserver;
 pub mod programs;
+pub mod report;
 
 use std::{
     env,

@@ -64,7 +64,8 @@ impl Cluster {
         cluster
     }
 
-    /// Creates targets, and autoscalers of both APIs with annotations and policies.
+    /// Creates targets, and autoscalers with annotations and policies. `own` is one of the custom
+    /// API.
     pub(crate) async fn create_objects(&self) {
         let load = || [objects::external_metric("load", "1")];
         let web = objects::hpa("web", 1..=20, load());

@@ -41,7 +41,7 @@ async fn stored_by_this_version() -> Vec<Value> {
     cluster.stored().await
 }
 
-/// The stored objects of each recorded release, by version.
+/// The stored objects of each recorded release, with its version. The newest release is last.
 fn releases() -> Vec<(String, Vec<Value>)> {
     let mut releases: Vec<(String, Vec<Value>)> = fs::read_dir(directory())
         .expect("a directory")
@@ -52,7 +52,10 @@ fn releases() -> Vec<(String, Vec<Value>)> {
             (version, serde_json::from_str(&text).expect("objects"))
         })
         .collect();
-    releases.sort_by(|left, right| left.0.cmp(&right.0));
+    let numbers = |version: &str| -> Vec<u64> {
+        version.split('.').map(|number| number.parse().expect("a number")).collect()
+    };
+    releases.sort_by_cached_key(|(version, _)| numbers(version));
     assert!(!releases.is_empty(), "no release is recorded");
     releases
 }

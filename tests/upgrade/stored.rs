@@ -19,6 +19,7 @@ impl History {
         let maps = objects.iter().filter(|object| object["kind"] == "ConfigMap");
         let entries = maps.flat_map(|map| map["data"].as_object().into_iter().flatten());
         let histories: BTreeMap<String, Self> = entries
+            // The entry `shard` is the header. The keys of all others are UIDs.
             .filter(|(key, _)| *key != "shard")
             .map(|(_, text)| {
                 let snapshot: BTreeMap<String, Value> =

@@ -40,7 +40,8 @@ pub(crate) struct Admission {
     anonymous: Limits,
 }
 
-pub(crate) struct Limits {
+/// The limits of one kind of callers.
+struct Limits {
     /// Concurrent requests.
     requests: Arc<FairLimit>,
     reviews: ReviewLimit,
@@ -127,8 +128,8 @@ impl<'a> Share<'a> {
     }
 
     /// Counts the body as unread until it has been sent. If too many bytes are unread already,
-    /// returns 429 instead of the response. A body longer than half the limit counts as half, so it
-    /// is accepted only while almost no other response to callers of this kind is unread.
+    /// returns 429 instead of the response. A body longer than half the limit counts as half. It is
+    /// accepted only while callers of this kind have almost no other unread response.
     pub(crate) fn limit_unread(self, response: Reply) -> Reply {
         if response.body().len() <= UNCOUNTED_BYTES {
             return response;

@@ -5,16 +5,6 @@ use std::{
     hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState},
 };
 
-use crate::metrics_api::{
-    RequestInfo, ResourceAttributes, Route, StatusError,
-    accept::Conversions,
-    discovery::{self, Resource, ResourceList},
-    group::installed_apis,
-    request::{custom_query, external_query, usage_query},
-    table::ConvertedResponse,
-    usage::{MetricsKind, ObjectMetrics},
-    values::{CustomList, external_list},
-};
 use hpa_calc::MetricsApi;
 use hpa_metrics::{
     ListError, MetricError, NotFound, ObjectKey, Objects, Query, Values, describe,
@@ -33,6 +23,16 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::{
+    metrics_api::{
+        RequestInfo, ResourceAttributes, Route, StatusError,
+        accept::AllowedConversions,
+        discovery::{self, Resource, ResourceList},
+        group::installed_apis,
+        request::{custom_query, external_query, usage_query},
+        table::ConvertedResponse,
+        usage::{MetricsKind, ObjectMetrics},
+        values::{CustomList, external_list},
+    },
     response::{Preferences, Reply, encode, json_reply, reply},
     service::Adapter,
 };
@@ -42,7 +42,7 @@ fn encode_document(
     preferences: Preferences<'_>,
     document: &impl Serialize,
 ) -> Result<Reply, StatusError> {
-    Ok(encode(200, &preferences.negotiate(Conversions::None)?, document))
+    Ok(encode(200, &preferences.negotiate(AllowedConversions::None)?, document))
 }
 
 impl Adapter {
@@ -79,7 +79,7 @@ impl Adapter {
 
     fn serve_groups(&self, preferences: Preferences<'_>) -> Reply {
         let is_aggregated = preferences
-            .negotiate(Conversions::Discovery)
+            .negotiate(AllowedConversions::Discovery)
             .is_ok_and(|media_type| media_type.conversion.is_some());
         if is_aggregated {
             return self.serve_aggregated_groups(preferences);
@@ -163,7 +163,7 @@ impl Adapter {
         attributes: &ResourceAttributes,
         preferences: Preferences<'_>,
     ) -> Result<Reply, StatusError> {
-        let media_type = preferences.negotiate(Conversions::Metadata)?;
+        let media_type = preferences.negotiate(AllowedConversions::Metadata)?;
         let query = external_query(attributes, preferences.query)?;
         let values = self.source.read_external(query.clone()).await.map_err(|error| {
             // The reference's error names a resource only in this namespace.
@@ -189,7 +189,7 @@ impl Adapter {
         attributes: &ResourceAttributes,
         preferences: Preferences<'_>,
     ) -> Result<Reply, StatusError> {
-        let media_type = preferences.negotiate(Conversions::Table)?;
+        let media_type = preferences.negotiate(AllowedConversions::Table)?;
         let query = usage_query(attributes, preferences.query)?;
         let summary = format!("failed listing {}s", kind.noun);
         let to_status = |error: MetricError| usage_error(&summary, &error);
@@ -206,7 +206,7 @@ impl Adapter {
         attributes: &ResourceAttributes,
         preferences: Preferences<'_>,
     ) -> Result<Reply, StatusError> {
-        let media_type = preferences.negotiate(Conversions::Table)?;
+        let media_type = preferences.negotiate(AllowedConversions::Table)?;
         let ResourceAttributes { namespace, name, .. } = attributes;
         let (object, fields) = (Objects::Named(name.clone()), Box::default());
         let query = match kind {
@@ -249,7 +249,8 @@ impl Adapter {
         };
         for failure in failures {
             let (error, noun) = (describe(failure), kind.noun);
-            if RuleQueryFailure::is_logged_outage(failure) {
+            let is_logged = RuleQueryFailure::is_logged_outage(failure);
+            if is_logged || !self.failures.is_due(&(noun, error.as_str())) {
                 debug!(error, "unable to read the usage of {noun}s");
             } else {
                 warn!(error, "unable to read the usage of {noun}s");
@@ -322,7 +323,7 @@ fn status_of(
     compat: Compat,
 ) -> StatusError {
     match error {
-        // Another status than for a metric that doesn't exist.
+        // Not 404, because the metric may exist.
         MetricError::UnknownMetric(NotFound::Unread { .. }) => StatusError::service_unavailable(
             format!("the series of the rules that may have {metric} have not been read yet"),
         ),
@@ -372,12 +373,14 @@ fn usage_error(summary: &str, error: &MetricError) -> StatusError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
+    use hpa_metrics::{UsageList, test_doubles::FixedSource};
     use rstest::rstest;
     use tokio::time::advance;
 
     use super::*;
+    use crate::{service::tests::adapter, test_certificates::ClusterCas};
 
     #[tokio::test(start_paused = true)]
     async fn equal_failures_are_logged_once_a_minute() {
@@ -388,6 +391,17 @@ mod tests {
         assert!(!is_due("a"));
         advance(Duration::from_secs(1)).await;
         assert!(is_due("a"));
+    }
+
+    #[test]
+    fn failed_usage_is_in_the_log_of_failures() {
+        let adapter = adapter(FixedSource::default(), &Arc::default(), &ClusterCas::new());
+        let failure = MetricError::UnexpectedValues;
+        let text = describe(&failure);
+        let usage = UsageList { failures: vec![failure], ..UsageList::default() };
+        let usage = Values::PodMetrics(usage);
+        assert!(adapter.usage_items(MetricsKind::PODS, &usage).is_err());
+        assert!(!adapter.failures.is_due(&("pod", text.as_str())), "logged within the last minute");
     }
 
     #[rstest]
@@ -412,8 +426,8 @@ mod tests {
         #[case] compat: Compat,
         #[case] reason: &str,
     ) {
-        let (server, limit) = ("http://secret:9090".into(), Duration::from_secs(10));
-        let error = MetricError::from_fetch_error(QueryFailure::Timeout { server, limit });
+        let (address, limit) = ("http://secret:9090".into(), Duration::from_secs(10));
+        let error = MetricError::from_fetch_error(QueryFailure::Timeout { address, limit });
         let status = status_of(&error, "jobs", "pods", None, compat);
         let message = format!("Internal error occurred: unable to fetch metrics{reason}");
         assert_eq!((status.code, status.message), (500, message));

@@ -1,15 +1,12 @@
-//! Shares a serving certificate among replicas, and makes the API services trust it.
+//! Shares a serving certificate among replicas in a Secret, and makes the API services trust it.
 //!
-//! The Secret must exist, because RBAC can limit `update` to an object's name, but not `create`.
-//! The first replica that finds no usable certificate in it, or one that is due for renewal,
-//! generates a new certificate. Until the next renewal, the API services trust the CAs of the old
-//! and the new certificate.
+//! The Secret must exist, because RBAC can limit `update` to an object's name, but not `create`. If
+//! the Secret has no usable certificate, or one that is due for renewal, the first replica that
+//! reads the Secret generates a new certificate. Until the next renewal, the API services trust the
+//! CAs of the old and the new certificate.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::authentication::Authority;
-use crate::metrics_api::group::{installed_apis, served_versions};
-use crate::server::{HandshakeSettings, ServingCertificate};
 use futures::{Stream, StreamExt, future::ready, stream::select_all};
 use hpa_calc::MetricsApi;
 use hpa_metrics::{ApiGroups, describe, watch_events};
@@ -28,8 +25,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
+    authentication::CaBundle,
     certificates::{GeneratedCertificate, LIFETIME},
     error::SetupError,
+    metrics_api::group::{installed_apis, served_versions},
+    server::{HandshakeSettings, ServingCertificate},
 };
 
 /// The interval between checks of the Secret and the API services. A change of an API service can
@@ -48,7 +48,7 @@ const MAX_ATTEMPTS: u32 = 5;
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
-const AUTHORITIES: &str = "ca.crt";
+const CA_BUNDLE: &str = "ca.crt";
 /// The annotation with the renewal time of the certificate.
 const RENEW_AFTER: &str = "adapter.hpa-rs.dev/renew-after";
 
@@ -118,9 +118,9 @@ impl CertificateController {
                 return Ok(current);
             }
             let mut generated = GeneratedCertificate::generate(&self.service.dns_names(), now)?;
-            let previous = certificate_in(&secret).map(|previous| previous.authority);
+            let previous = certificate_in(&secret).map(|previous| previous.ca_bundle);
             let previous = previous.as_deref().and_then(first_certificate).unwrap_or_default();
-            generated.authority.push_str(previous);
+            generated.ca_bundle.push_str(previous);
             write_to_secret(&mut secret, &generated, now);
             match secrets.replace(&self.secret, &PostParams::default(), &secret).await {
                 Ok(_) => {
@@ -161,11 +161,10 @@ impl CertificateController {
                     RETRY_DELAY
                 }
             };
-            let authorities = served.as_ref().map(|served| &*served.authority);
+            let ca_bundle = served.as_ref().map(|served| &*served.ca_bundle);
             let changed = async {
                 while let Some(service) = services.next().await {
-                    if authorities.is_none_or(|authorities| self.must_update(&service, authorities))
-                    {
+                    if ca_bundle.is_none_or(|ca_bundle| self.must_update(&service, ca_bundle)) {
                         return tokio::time::sleep(CHANGE_DELAY).await;
                     }
                 }
@@ -196,7 +195,6 @@ impl CertificateController {
             let changes = watch_events(services.clone(), named).applied_objects();
             let mut is_failing = false;
             let changes = changes.filter_map(move |change| {
-                let failed = change.is_err();
                 if let Err(error) = &change
                     && !is_failing
                 {
@@ -206,7 +204,7 @@ impl CertificateController {
                         error, "unable to watch the APIService; it is checked every 10 minutes"
                     );
                 }
-                is_failing = failed;
+                is_failing = change.is_err();
                 ready(change.ok())
             });
             changes.boxed()
@@ -214,15 +212,26 @@ impl CertificateController {
         select_all(watches)
     }
 
-    /// Makes the API services trust the certificate in the Secret, and then serves with it.
+    /// Makes the API services trust the certificate in the Secret, and then serves with it. If an
+    /// API service can't be updated, keeps the served certificate while the others trust that too,
+    /// and it has not expired.
     async fn update(
         &self,
         certificate: &ServingCertificate,
         served: &mut Option<GeneratedCertificate>,
     ) -> Result<(), SetupError> {
         let stored = self.ensure_certificate().await?;
+        let mut outcome = Ok(());
         for name in self.api_service_names() {
-            self.set_ca_bundle(&name, &stored.authority).await?;
+            // A failure for one API service must not affect the others.
+            outcome = outcome.and(self.set_ca_bundle(&name, &stored.ca_bundle).await);
+        }
+        let is_trusted = |current: &GeneratedCertificate| {
+            first_certificate(&current.ca_bundle).is_some_and(|ca| stored.ca_bundle.contains(ca))
+        };
+        let is_usable = served.as_ref().is_some_and(is_trusted) && !certificate.has_expired();
+        if outcome.is_err() && is_usable {
+            return outcome;
         }
         if served.as_ref() != Some(&stored) {
             let replaced = certificate.replace(stored.chain.as_bytes(), stored.key.as_bytes());
@@ -231,12 +240,12 @@ impl CertificateController {
             })?;
             *served = Some(stored);
         }
-        Ok(())
+        outcome
     }
 
     /// Sets the CAs that an API service trusts, unless it doesn't exist or refers to another
     /// Service.
-    async fn set_ca_bundle(&self, name: &str, authorities: &str) -> Result<(), SetupError> {
+    async fn set_ca_bundle(&self, name: &str, ca_bundle: &str) -> Result<(), SetupError> {
         let failed = |error: kube::Error| {
             let message = format!("unable to set the caBundle of the APIService {name}");
             SetupError::caused_by(message, error)
@@ -250,10 +259,10 @@ impl CertificateController {
             warn!(name, "the APIService refers to another Service and is not changed");
             return Ok(());
         }
-        if !self.must_update(&current, authorities) {
+        if !self.must_update(&current, ca_bundle) {
             return Ok(());
         }
-        let bundle = ByteString(authorities.as_bytes().to_vec());
+        let bundle = ByteString(ca_bundle.as_bytes().to_vec());
         let patch = json!({
             "spec": { "caBundle": bundle, "insecureSkipTLSVerify": false },
         });
@@ -273,11 +282,11 @@ impl CertificateController {
 
     /// Whether an API service refers to the Service, but trusts other CAs or skips the
     /// verification.
-    fn must_update(&self, service: &APIService, authorities: &str) -> bool {
+    fn must_update(&self, service: &APIService, ca_bundle: &str) -> bool {
         let Some(spec) = &service.spec else { return false };
         let bundle = spec.ca_bundle.as_ref().map(|bundle| &*bundle.0);
         let is_insecure = spec.insecure_skip_tls_verify == Some(true);
-        self.refers_to_service(service) && (bundle != Some(authorities.as_bytes()) || is_insecure)
+        self.refers_to_service(service) && (bundle != Some(ca_bundle.as_bytes()) || is_insecure)
     }
 }
 
@@ -286,8 +295,8 @@ fn current_certificate(secret: &Secret, now: Timestamp) -> Option<GeneratedCerti
     let stored = certificate_in(secret).filter(|_| !must_renew(secret, now))?;
     let (chain, key) = (stored.chain.as_bytes(), stored.key.as_bytes());
     let served = ServingCertificate::from_pem(chain, key, HandshakeSettings::default());
-    let authority = Authority::from_pem(stored.authority.as_bytes());
-    (served.is_ok() && authority.is_ok()).then_some(stored)
+    let ca_bundle = CaBundle::from_pem(stored.ca_bundle.as_bytes());
+    (served.is_ok() && ca_bundle.is_ok()).then_some(stored)
 }
 
 fn certificate_in(secret: &Secret) -> Option<GeneratedCertificate> {
@@ -298,7 +307,7 @@ fn certificate_in(secret: &Secret) -> Option<GeneratedCertificate> {
     Some(GeneratedCertificate {
         chain: text(CERTIFICATE)?,
         key: text(KEY)?,
-        authority: text(AUTHORITIES)?,
+        ca_bundle: text(CA_BUNDLE)?,
     })
 }
 
@@ -311,11 +320,8 @@ fn must_renew(secret: &Secret, now: Timestamp) -> bool {
 }
 
 fn write_to_secret(secret: &mut Secret, generated: &GeneratedCertificate, now: Timestamp) {
-    let data = [
-        (CERTIFICATE, &generated.chain),
-        (KEY, &generated.key),
-        (AUTHORITIES, &generated.authority),
-    ];
+    let data =
+        [(CERTIFICATE, &generated.chain), (KEY, &generated.key), (CA_BUNDLE, &generated.ca_bundle)];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
     secret.data.get_or_insert_with(BTreeMap::new).extend(data);
     let lifetime = SignedDuration::try_from(LIFETIME).unwrap_or_default();
@@ -333,6 +339,13 @@ fn first_certificate(bundle: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use http::{Request, Response};
+    use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{
+        APIServiceSpec, ServiceReference,
+    };
+    use kube::client::Body;
+    use parking_lot::Mutex;
+
     use super::*;
 
     fn generated() -> GeneratedCertificate {
@@ -365,14 +378,70 @@ mod tests {
         assert!(current(|_| {}).is_some());
         assert_eq!(current(|stored| stored.key = generated().key), None);
         assert_eq!(current(|stored| stored.chain = "garbage".to_owned()), None);
-        assert_eq!(current(|stored| stored.authority = "garbage".to_owned()), None);
+        assert_eq!(current(|stored| stored.ca_bundle = "garbage".to_owned()), None);
+    }
+
+    #[tokio::test]
+    async fn refused_api_service_does_not_affect_the_others() {
+        let (mut secret, old, mut stored) = (Secret::default(), generated(), generated());
+        stored.ca_bundle.push_str(&old.ca_bundle);
+        write_to_secret(&mut secret, &stored, Timestamp::now());
+        let service = ServiceName::parse("monitoring/adapter").unwrap();
+        let target = ServiceReference {
+            name: Some(service.name.clone()),
+            namespace: Some(service.namespace.clone()),
+            ..ServiceReference::default()
+        };
+        let spec = APIServiceSpec { service: Some(target), ..APIServiceSpec::default() };
+        let api_service = APIService { spec: Some(spec), ..APIService::default() };
+        let patched = Arc::<Mutex<Vec<String>>>::default();
+        let record = patched.clone();
+        let api_server = tower::service_fn(move |request: Request<Body>| {
+            let name = request.uri().path().rsplit('/').next().unwrap_or_default();
+            let (code, object): (u16, _) = match name {
+                "certificate" => (200, json!(secret)),
+                "v1beta1.custom.metrics.k8s.io" => (403, json!({ "code": 403, "message": "no" })),
+                _ => (200, json!(api_service)),
+            };
+            if request.method() == "PATCH" {
+                record.lock().push(name.to_owned());
+            }
+            let body = Body::from(object.to_string().into_bytes());
+            ready(Response::builder().status(code).body(body))
+        });
+        let groups = ApiGroups { custom: true, external: true, resource: true };
+        let (client, groups) = (Client::new(api_server, "default"), watch::channel(groups).1);
+        let controller = CertificateController::new(client, service, "certificate", groups);
+        let (chain, key) = (stored.chain.as_bytes(), stored.key.as_bytes());
+        let certificate = ServingCertificate::from_pem(chain, key, HandshakeSettings::default());
+        let certificate = certificate.unwrap();
+        let expected = "unable to set the caBundle of the APIService v1beta1.custom.metrics.k8s.io";
+        // The API services trust the CA of `old`, but not that of another certificate.
+        for (current, served) in [(old.clone(), &old), (generated(), &stored)] {
+            let mut current = Some(current);
+            let error = controller.update(&certificate, &mut current).await.unwrap_err();
+            assert_eq!((error.to_string().as_str(), current.as_ref()), (expected, Some(served)));
+        }
+        let others = [
+            "v1beta2.custom.metrics.k8s.io",
+            "v1beta1.external.metrics.k8s.io",
+            "v1beta1.metrics.k8s.io",
+        ];
+        assert_eq!(*patched.lock(), [others, others].concat());
+
+        let last_year = Timestamp::now() - SignedDuration::from_hours(400 * 24);
+        let expired = GeneratedCertificate::generate(&["localhost".to_owned()], last_year).unwrap();
+        certificate.replace(expired.chain.as_bytes(), expired.key.as_bytes()).unwrap();
+        let mut current = Some(old);
+        controller.update(&certificate, &mut current).await.unwrap_err();
+        assert_eq!(current, Some(stored), "clients refuse an expired certificate");
     }
 
     #[test]
     fn first_certificate_of_a_bundle_is_found() {
         let (old, new) = (generated(), generated());
-        let bundle = format!("{}{}", new.authority, old.authority);
-        assert_eq!(first_certificate(&bundle), Some(&*new.authority));
+        let bundle = format!("{}{}", new.ca_bundle, old.ca_bundle);
+        assert_eq!(first_certificate(&bundle), Some(&*new.ca_bundle));
         assert_eq!(first_certificate("x"), None);
     }
 

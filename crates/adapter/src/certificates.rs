@@ -25,7 +25,7 @@ pub struct GeneratedCertificate {
     pub chain: String,
     pub key: String,
     /// The certificates of trusted CAs: of this CA and, after a renewal, of the previous one.
-    pub authority: String,
+    pub ca_bundle: String,
 }
 
 impl fmt::Debug for GeneratedCertificate {
@@ -67,9 +67,9 @@ impl GeneratedCertificate {
         set_validity(&mut server, from, until);
         let key = KeyPair::generate()?;
         let certificate = server.signed_by(&key, &issuer)?;
-        let authority = issuer.pem();
-        let chain = format!("{}{authority}", certificate.pem());
-        Ok(Self { chain, key: key.serialize_pem(), authority })
+        let ca_bundle = issuer.pem();
+        let chain = format!("{}{ca_bundle}", certificate.pem());
+        Ok(Self { chain, key: key.serialize_pem(), ca_bundle })
     }
 }
 
@@ -92,9 +92,9 @@ pub fn find_or_generate(
     directory: &Path,
     now: jiff::Timestamp,
 ) -> Result<(PathBuf, PathBuf), SetupError> {
-    let files = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
-    if files.0.is_file() && files.1.is_file() {
-        return Ok(files);
+    let (chain, key) = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
+    if chain.is_file() && key.is_file() {
+        return Ok((chain, key));
     }
     let generated = GeneratedCertificate::generate(&local_names(), now)?;
     let failed = |path: &Path| {
@@ -102,9 +102,9 @@ pub fn find_or_generate(
         move |error: io::Error| SetupError::caused_by(message, error)
     };
     fs::create_dir_all(directory).map_err(failed(directory))?;
-    write_private(&files.1, &generated.key).map_err(failed(&files.1))?;
-    fs::write(&files.0, &generated.chain).map_err(failed(&files.0))?;
-    Ok(files)
+    write_private(&key, &generated.key).map_err(failed(&key))?;
+    fs::write(&chain, &generated.chain).map_err(failed(&chain))?;
+    Ok((chain, key))
 }
 
 /// The names in the certificate of a server without a known Service.

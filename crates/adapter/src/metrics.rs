@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use crate::metrics_api::{
-    RequestInfo, ResourceAttributes,
-    group::{installed_apis, served_versions},
-};
 use hpa_calc::MetricsApi;
 use hpa_metrics::ApiGroups;
 use jiff::Timestamp;
 use prometheus::{
     Encoder, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder, core::Collector,
+};
+
+use crate::metrics_api::{
+    RequestInfo, ResourceAttributes,
+    group::{installed_apis, served_versions},
 };
 
 /// The media type of [`Metrics::render`].
@@ -164,10 +165,10 @@ impl Metrics {
     }
 
     pub(crate) fn observe_request(&self, labels: RequestLabels, code: u16, elapsed: Duration) {
-        let RequestLabels { authorization_verb, verb, group, version, resource, .. } = labels;
-        let RequestLabels { subresource, scope, component, .. } = labels;
+        let RequestLabels { verb, group, version, resource, subresource, scope, component, .. } =
+            labels;
         let (code, seconds) = (code.to_string(), elapsed.as_secs_f64());
-        self.requests.with_label_values(&[group, authorization_verb, &code]).inc();
+        self.requests.with_label_values(&[group, labels.authorization_verb, &code]).inc();
         self.request_seconds.with_label_values(&[group]).observe(seconds);
         let mut values = vec![verb, "", group, version, resource, subresource, scope, component];
         self.apiserver_request_seconds.with_label_values(&values).observe(seconds);
@@ -294,10 +295,10 @@ impl RequestLabels {
 
 #[cfg(test)]
 mod tests {
-    use crate::metrics_api::UrlQuery;
     use rstest::rstest;
 
     use super::*;
+    use crate::metrics_api::UrlQuery;
 
     #[test]
     fn freshness_has_the_buckets_of_the_reference() {

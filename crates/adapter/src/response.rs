@@ -1,15 +1,14 @@
 //! Builds responses, and negotiates their media type.
 
-use std::fmt::Write;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use hyper::body::Bytes;
+use serde::Serialize;
+use tracing::error;
 
 use crate::metrics_api::{
     MediaType, StatusError, UrlQuery, accept,
     status::{bounded, escape_html},
 };
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use hyper::body::Bytes;
-use serde::Serialize;
-use tracing::error;
 
 /// A response of this server.
 pub(crate) type Reply = Response<Bytes>;
@@ -35,7 +34,7 @@ impl Preferences<'_> {
     /// Negotiates the media type of a response that supports these conversions.
     pub(crate) fn negotiate(
         &self,
-        conversions: accept::Conversions,
+        conversions: accept::AllowedConversions,
     ) -> Result<MediaType, StatusError> {
         let media_type = accept::negotiate(self.accept(), conversions);
         let media_type = media_type.map_err(StatusError::not_acceptable)?;
@@ -47,7 +46,7 @@ impl Preferences<'_> {
     /// An error response, in JSON if the client accepts no available media type.
     pub(crate) fn error(&self, error: &StatusError) -> Reply {
         let error = error.clone().bounded();
-        let media_type = self.negotiate(accept::Conversions::None);
+        let media_type = self.negotiate(accept::AllowedConversions::None);
         let media_type =
             media_type.unwrap_or(MediaType { is_pretty: true, ..MediaType::default() });
         encode(error.code, &media_type, &error)
@@ -80,7 +79,8 @@ pub(crate) fn text_reply(code: u16, text: impl Into<String>) -> Reply {
 
 pub(crate) fn reply(code: u16, content_type: &'static str, body: Vec<u8>) -> Reply {
     let mut response = Response::new(Bytes::from(body));
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::OK);
+    let status = StatusCode::from_u16(code);
+    *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
@@ -142,8 +142,8 @@ pub(crate) fn health_reply(path: &str, checks: &[HealthCheck], query: &UrlQuery)
                 format!("[-]{name} failed: {}", problems.join("; "))
             }
         };
-        // Writing to a string can't fail.
-        writeln!(lines, "{line}").ok();
+        lines.push_str(&line);
+        lines.push('\n');
     }
     if failed {
         text_reply(500, format!("{lines}{endpoint} check failed\n"))

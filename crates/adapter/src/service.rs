@@ -12,10 +12,6 @@ use std::{
     time::Duration,
 };
 
-use crate::metrics_api::{
-    NoRoute, RequestInfo, Route, StatusError, UrlQuery, discovery, query, status::bounded,
-};
-use crate::reviews::{ANONYMOUS, Authorizer, LogLimit, ReviewError, User};
 use hpa_metrics::{ApiGroups, MetricSource, describe};
 use hpa_prometheus::rules::Compat;
 use http::{Response, request::Parts};
@@ -32,10 +28,14 @@ use crate::{
     api::FailureLog,
     authentication::{AuthenticatedUser, AuthenticationError, Authenticator, Peer},
     metrics::{CONTENT_TYPE, Metrics, RequestLabels},
+    metrics_api::{
+        NoRoute, RequestInfo, Route, StatusError, UrlQuery, discovery, query, status::bounded,
+    },
     response::{
         HealthCheck, Preferences, Reply, for_method, health_reply, internal_error, json_reply,
         reply, text_reply,
     },
+    reviews::{ANONYMOUS, Authorizer, LogLimit, ReviewError, User},
 };
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -79,7 +79,8 @@ pub struct Adapter {
     authenticator: Arc<Authenticator>,
     authorizer: Authorizer,
     admission: Admission,
-    warnings: LogLimit,
+    authentication_warnings: LogLimit,
+    authorization_warnings: LogLimit,
     pub(crate) failures: FailureLog,
     is_stopping: AtomicBool,
 }
@@ -99,7 +100,8 @@ impl Adapter {
             authenticator,
             authorizer,
             admission: Admission::new(),
-            warnings: LogLimit::default(),
+            authentication_warnings: LogLimit::default(),
+            authorization_warnings: LogLimit::default(),
             failures: FailureLog::default(),
             is_stopping: AtomicBool::new(false),
         }
@@ -159,8 +161,7 @@ impl Adapter {
                 return self.admission.share_of_anonymous(peer.address()).limit_unread(response);
             }
         };
-        let is_anonymous = user.name == ANONYMOUS;
-        let result = if is_anonymous { "anonymous" } else { "authenticated" };
+        let result = if user.name == ANONYMOUS { "anonymous" } else { "authenticated" };
         self.metrics.observe_authentication(result);
         let info = match info {
             Ok(info) => info,
@@ -231,7 +232,7 @@ impl Adapter {
         }
         self.metrics.observe_authentication("refused");
         let path = bounded(path);
-        if self.warnings.try_acquire() {
+        if self.authentication_warnings.try_acquire() {
             warn!(%error, path, "unable to authenticate a request");
         } else {
             debug!(%error, path, "unable to authenticate a request");
@@ -268,7 +269,11 @@ impl Adapter {
             Err(ReviewError::TooMany) => ("busy", preferences.too_many_requests()),
             Err(error) => {
                 let error = describe(&error);
-                warn!(error, user = user.name, path, "unable to authorize a request");
+                if self.authorization_warnings.try_acquire() {
+                    warn!(error, user = user.name, path, "unable to authorize a request");
+                } else {
+                    debug!(error, user = user.name, path, "unable to authorize a request");
+                }
                 ("error", internal_error(path, &error))
             }
         };
@@ -276,9 +281,9 @@ impl Adapter {
         Err(Box::new(response))
     }
 
-    /// The request whose access review counts for this one. Anonymous clients could invent any
+    /// The request that the API server reviews for `info`. Anonymous clients could invent any
     /// number of unknown paths, and cause a review for each. The response to all of them is the
-    /// same as for `/`, or an error.
+    /// same as for `/`, or an error, so they share the review of `/`.
     fn reviewed_request<'a>(&self, user: &User, info: &'a RequestInfo) -> Cow<'a, RequestInfo> {
         let is_reference = self.options.compat == Compat::Reference;
         if is_reference

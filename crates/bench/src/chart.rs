@@ -43,8 +43,8 @@ const PANELS: [Panel; 3] = [
     },
 ];
 
-/// Reads the files that `hpa-bench run --json` wrote, and returns the chart as SVG. All outcomes are
-/// points of one line, also those of different controllers.
+/// Reads the files that `hpa-bench run --json` wrote, and returns the chart as SVG. All outcomes
+/// are points of one line, also those of different controllers.
 pub(crate) fn run(files: &[PathBuf]) -> Result<String> {
     let mut runs = Vec::new();
     for file in files {

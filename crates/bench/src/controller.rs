@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use hpa_tests::harness::command_without_hpa_variables;
 use jiff::SignedDuration;
 use tokio::process::Command;
 
@@ -85,20 +86,14 @@ impl Controller {
     }
 }
 
-/// The command of a program to measure, without the environment variables that `hpa` reads as
-/// flags: the caller's settings must not apply to it.
+/// The command of a program to measure.
 pub(crate) fn measured_command(
     binary: &Path,
     subcommand: Option<&str>,
     flags: &[String],
 ) -> Command {
-    let mut command = Command::new(binary);
+    let mut command = command_without_hpa_variables(binary);
     command.args(subcommand).args(flags);
-    for (variable, _) in std::env::vars_os() {
-        if variable.to_string_lossy().starts_with("HPA_") {
-            command.env_remove(variable);
-        }
-    }
     command
 }
 

@@ -13,9 +13,11 @@
 //! - [`controller`], [`adapter`], [`args`]: the measured programs, and the command line of
 //!   `hpa-bench`
 //! - [`objects`], [`load`]: the objects to create, and the load on them
-//! - [`request_info`], [`stats`]: measured values
+//! - [`exposition`], [`request_info`], [`stats`]: metrics in the text format of Prometheus, and
+//!   measured values
 //! - [`prometheus`]: a fake Prometheus
 //! - [`server`]: the API server
+//! - [`rounds`]: the medians of several rounds
 //! - [`measure`], [`report`]: measuring controllers and comparing them
 //! - [`chart`]: the results for several numbers of autoscalers
 //! - [`measure_adapter`]: measuring adapters and comparing them
@@ -24,6 +26,7 @@ mod adapter;
 mod args;
 mod chart;
 mod controller;
+mod exposition;
 mod load;
 mod measure;
 mod measure_adapter;
@@ -31,6 +34,7 @@ mod objects;
 mod prometheus;
 mod report;
 mod request_info;
+mod rounds;
 mod server;
 mod stats;
 

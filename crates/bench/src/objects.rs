@@ -1,4 +1,4 @@
-//! Builds the objects of the measured cluster.
+//! Builds the objects of the measured cluster, and creates them.
 
 use std::collections::BTreeMap;
 

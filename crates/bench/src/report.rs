@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
-    args::{ApiServer, RunArguments},
+    args::{ApiServer, RunArguments, value_name},
     measure::{CountedBy, Outcome, Requests},
     stats::Summary,
 };
@@ -60,13 +60,13 @@ const OPTIONAL_ROWS: &[(&str, OptionalCell)] = &[
 pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     let population = &arguments.population;
     let text = format!(
-        "{} autoscalers of {} pods in {} namespaces, {:?} metric, {:?} load, period {:?}, \
+        "{} autoscalers of {} pods in {} namespaces, {} metric, {} load, period {:?}, \
          measured for {:?} against {}{}\n\n",
         population.autoscalers,
         population.pods,
         population.namespaces,
-        population.metric,
-        population.change,
+        value_name(&population.metric),
+        value_name(&population.change),
         population.period,
         arguments.duration,
         match arguments.server {
@@ -78,8 +78,7 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
             1 => String::new(),
             rounds => format!(", medians of {rounds} rounds"),
         }
-    )
-    .to_lowercase();
+    );
     let headings =
         outcomes.iter().enumerate().map(|(index, one)| column_heading(outcomes, index, one));
     let mut table = Table::new(outcomes, headings);

@@ -40,8 +40,13 @@ fn pods(count: usize) -> Vec<Arc<Pod>> {
                     },
                 ],
             },
-            "status": { "phase": "Running", "startTime": "2025-12-31T00:00:00Z",
-                "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T00:00:10Z" }] },
+            "status": {
+                "phase": "Running",
+                "startTime": "2025-12-31T00:00:00Z",
+                "conditions": [{
+                    "type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T00:00:10Z",
+                }],
+            },
         })
     };
     let pods = (0..count).map(|index| serde_json::from_value::<Pod>(pod(index)));

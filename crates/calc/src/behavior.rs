@@ -153,8 +153,8 @@ impl<'a> EffectiveBehavior<'a> {
         self.up.stabilization_window().max(self.down.stabilization_window())
     }
 
-    /// The recommendations within the stabilization window of a direction. As in the reference, a
-    /// window without `behavior` includes its start, and there is none for scaling up.
+    /// The recommendations within the stabilization window of a direction. Without `behavior`, the
+    /// window includes its start, and scaling up has no window, as in the reference.
     pub(crate) fn recent_recommendations(
         &self,
         direction: Direction,

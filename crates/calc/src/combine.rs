@@ -67,8 +67,7 @@ pub(crate) fn combine(
     let mut events = Vec::new();
     let mut explanations = Vec::with_capacity(specs.len());
     let mut largest = LargestProposal::default();
-    let mut first_failed = None;
-    let (mut failed, mut without_proposal) = (0_usize, 0_usize);
+    let mut failures = Failures::default();
     let readings = readings.into_ordered();
     for (index, ((spec, query), reading)) in specs.iter().zip(queries).zip(readings).enumerate() {
         let context = &context.for_metric(index, spec);
@@ -98,9 +97,9 @@ pub(crate) fn combine(
                     ..MetricExplanation::default()
                 });
                 statuses.push(metric_status(spec, MetricValueStatus::default()));
-                failed += 1;
-                without_proposal += usize::from(fallback.is_none());
-                first_failed.get_or_insert((reason, error));
+                failures.count += 1;
+                failures.without_proposal += usize::from(fallback.is_none());
+                failures.first.get_or_insert((reason, error));
             }
         }
         if let Some(FallbackProposal { replicas, name, effect }) = fallback {
@@ -114,7 +113,6 @@ pub(crate) fn combine(
     if !forecasts.is_empty() {
         largest.raise_by_forecasts(&mut explanations);
     }
-    let failures = Failures { first: first_failed, count: failed, without_proposal };
     let result = failures.resolve(largest, specs.len(), context.scale.spec_replicas);
     CombinedMetrics { result, statuses, events, explanations }
 }
@@ -163,6 +161,7 @@ impl LargestProposal {
 }
 
 /// The metrics that failed.
+#[derive(Default)]
 struct Failures {
     /// The first one, with the reason of its event.
     first: Option<(EventReason, FailedMetric)>,
@@ -207,7 +206,7 @@ impl Failures {
 
 /// Removes a trailing ` for `. The reference's errors about unknown metrics end with ` for ` and a
 /// selector, and the selector may be empty.
-fn without_empty_selector(error: &str) -> &str {
+pub(crate) fn without_empty_selector(error: &str) -> &str {
     error.strip_suffix(" for ").unwrap_or(error)
 }
 

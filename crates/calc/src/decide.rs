@@ -11,7 +11,7 @@ use crate::{
     combine::{CombinedMetrics, LargestProposal, combine},
     decision::Outcome,
     event::{Event, EventReason},
-    explain::{Explanation, ExtraPods, SettingEffect, Summary},
+    explain::{Explanation, ExtraPods, SettingEffect, Summary, UnschedulablePods},
     fallback::Fallbacks,
     go_text,
     history::{Direction, History},
@@ -325,6 +325,7 @@ impl Decision<'_> {
         if self.settings.pods == PodSelection::Selected {
             self.explanation.extra_pods = ExtraPods::new(&plan.pods, scale);
         }
+        self.explanation.unschedulable_pods = UnschedulablePods::new(&plan.pods);
         let readings = readings.of_counted_pods(self.settings, &plan.pods);
         let context = plan.context(self.hpa, self.settings, scale, now);
         let failing = std::mem::take(&mut self.history.failing_metrics);

@@ -94,7 +94,7 @@ impl<'a> Fallbacks<'a> {
         if failure == Some(MetricFailure::InvalidSpec) {
             return None;
         }
-        let metric_hash = identity(spec)?;
+        let metric_hash = metric_hash(spec)?;
         let state = match self.failures.iter().find(|state| state.metric_hash == metric_hash) {
             // The spec has the metric twice.
             Some(state) => *state,
@@ -237,13 +237,39 @@ pub(crate) fn failures_by_status(
     failed
         .filter_map(|(_, spec)| {
             Some(FailingMetric {
-                metric_hash: identity(spec)?,
+                metric_hash: metric_hash(spec)?,
                 since: reported_start(&active.message, spec).unwrap_or(UNKNOWN_START),
                 fallback_since: Some(fallback_since),
                 recovering_since: None,
             })
         })
         .collect()
+}
+
+/// The failures of metrics that can be read now, although the status reports their fallbacks as
+/// active, each with the metric's index and its fallback. The fallbacks stay active until the
+/// metrics have been read for [`RECOVERY`].
+pub(crate) fn recoveries_by_status(
+    hpa: &HorizontalPodAutoscaler,
+    settings: &Settings,
+    readings: &Readings,
+    now: Timestamp,
+) -> Vec<(usize, Fallback, FailingMetric)> {
+    let active = hpa.status.true_condition(&ConditionType::ExternalMetricFallbackActive);
+    let Some(active) = active else { return Vec::new() };
+    let metrics = hpa.spec.metrics.iter().enumerate();
+    let read = metrics.filter(|(index, _)| matches!(readings.get(*index), Some(Ok(_))));
+    let recoveries = read.filter_map(|(index, spec)| {
+        let since = reported_start(&active.message, spec)?;
+        let failure = FailingMetric {
+            metric_hash: metric_hash(spec)?,
+            since,
+            fallback_since: Some(since),
+            recovering_since: Some(now),
+        };
+        Some((index, settings.metric(index).fallback?, failure))
+    });
+    recoveries.collect()
 }
 
 /// The start of a metric's failure in the condition's message.
@@ -260,8 +286,7 @@ pub(crate) fn next_change(
     spec: &MetricSpec,
     history: &History,
 ) -> Option<Timestamp> {
-    let metric_hash = identity(spec)?;
-    let state = history.failing_metrics.iter().find(|state| state.metric_hash == metric_hash)?;
+    let state = failure(spec, history)?;
     let delay = SignedDuration::from_secs(fallback.failure_duration_seconds.into());
     Some(match (state.recovering_since, state.fallback_since) {
         (Some(since), _) => after(since, RECOVERY),
@@ -270,13 +295,26 @@ pub(crate) fn next_change(
     })
 }
 
+/// The start of a metric's failure that has not activated its fallback. `None` if the metric
+/// doesn't fail, or if its fallback is active.
+pub(crate) fn pending_since(spec: &MetricSpec, history: &History) -> Option<Timestamp> {
+    let state = failure(spec, history)?;
+    state.fallback_since.is_none().then_some(state.since)
+}
+
+/// The failure of a metric in a history.
+fn failure<'a>(spec: &MetricSpec, history: &'a History) -> Option<&'a FailingMetric> {
+    let metric_hash = metric_hash(spec)?;
+    history.failing_metrics.iter().find(|state| state.metric_hash == metric_hash)
+}
+
 fn type_and_name(spec: &MetricSpec) -> String {
     format!("{} metric {}", spec.source_type, spec.metric_name())
 }
 
 /// Identifies a metric without its target, by the FNV-1a hash of its JSON, which is the same in
 /// every process. `None` for types of metrics that can't have a fallback.
-fn identity(spec: &MetricSpec) -> Option<u64> {
+fn metric_hash(spec: &MetricSpec) -> Option<u64> {
     let json = match &spec.source_type {
         MetricSourceType::Pods => serde_json::to_vec(&spec.pods.as_ref()?.metric),
         MetricSourceType::External => serde_json::to_vec(&spec.external.as_ref()?.metric),

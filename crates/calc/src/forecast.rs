@@ -27,8 +27,8 @@ use crate::{
 
 /// The maximum length of the condition's message, in characters.
 const MAX_MESSAGE_LEN: usize = 1000;
-/// The needed replicas are rounded to fractions of this size before they are rounded up. Otherwise,
-/// a rounding error of the calculation might add a pod.
+/// The needed replicas are rounded to a whole number of these parts of a pod before they are
+/// rounded up. Otherwise, a rounding error of the calculation might add a pod.
 const PARTS_PER_POD: f64 = 1e4;
 
 impl Plan<'_> {

@@ -57,7 +57,8 @@ pub fn parse_nanos(text: &str) -> Result<i64, DurationError> {
     i64::try_from(total).map_err(|_| invalid())
 }
 
-/// Parses one number with its unit. Returns nanoseconds and the rest of the text.
+/// Parses the number with its unit at the start of `rest`. Returns nanoseconds and the rest after
+/// it. `text` is the whole duration, for errors.
 fn parse_component<'t>(rest: &'t str, text: &str) -> Result<(u64, &'t str), DurationError> {
     let invalid = || DurationError(format!("invalid duration {}", quote(text)));
     let (whole, after) = split_digits(rest);
@@ -156,7 +157,6 @@ mod tests {
     #[case("3ns", 3)]
     #[case("-0.5ns", 0)]
     #[case("3us", 3_000)]
-    #[case("1µs", 1_000)]
     #[case("3\u{b5}s", 3_000)]
     #[case("3\u{3bc}s", 3_000)]
     #[case("1.0000000001s", 1_000_000_000)]

@@ -1,7 +1,8 @@
-//! Condition messages of the reference that many autoscalers share.
+//! Condition messages of the reference: those that many autoscalers share, and the list of names in
+//! the message about an ambiguous selector.
 //!
-//! Deserialization refers to these constants instead of allocating: nearly every autoscaler has
-//! three of the messages, and a controller keeps all autoscalers in memory.
+//! Deserialization refers to the shared messages instead of allocating: nearly every autoscaler has
+//! three of them, and a controller keeps all autoscalers in memory.
 
 use std::{borrow::Cow, fmt};
 
@@ -35,7 +36,8 @@ const COMPUTED_FROM_CPU: &str = "the HPA was able to successfully calculate a re
 const COMPUTED_FROM_MEMORY: &str = "the HPA was able to successfully calculate a replica count \
     from memory resource utilization (percentage of request)";
 
-const ALL: [&str; 14] = [
+/// The shared messages.
+const SHARED: [&str; 14] = [
     SIZE_MATCHES,
     COMPUTED_FROM_CPU,
     WITHIN_RANGE,
@@ -52,7 +54,7 @@ const ALL: [&str; 14] = [
     COMPUTED_FROM_MEMORY,
 ];
 
-/// Deserializes a message, without a copy if it is one of [`ALL`].
+/// Deserializes a message, without a copy if it is one of the [`SHARED`] ones.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Cow<'static, str>, D::Error> {
@@ -66,7 +68,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            let known = ALL.into_iter().find(|known| *known == text);
+            let known = SHARED.into_iter().find(|known| *known == text);
             Ok(known.map_or_else(|| Cow::Owned(text.to_owned()), Cow::Borrowed))
         }
     }

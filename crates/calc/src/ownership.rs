@@ -15,8 +15,8 @@ use crate::{
     settings::PodSelection,
 };
 
-/// For this long, a rollout may be the reason why the selector matches more pods than the target
-/// has. This is the default of a Deployment's `progressDeadlineSeconds`.
+/// The longest rollout, by the default of a Deployment's `progressDeadlineSeconds`. During a
+/// rollout, the selector may match more pods than the target has.
 const MAX_ROLLOUT: SignedDuration = SignedDuration::from_mins(10);
 
 impl Decision<'_> {

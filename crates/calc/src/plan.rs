@@ -1,6 +1,6 @@
 //! The first call of a reconcile: decides which metrics to read, if any.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -42,12 +42,12 @@ pub struct SelectedPods {
     /// The pods. Errors about pods name the first one in this order.
     pub pods: Vec<Arc<Pod>>,
     /// Every autoscaler of the namespace whose selector matches one of the pods, sorted, as
-    /// `namespace/name` or `prefix/namespace/name`. The autoscaler to decide on is among them once
-    /// the caller has recorded its selector. If there are several, the decision fails with
-    /// `AmbiguousSelector`.
+    /// `namespace/name`. If it is of another API, a prefix and a slash may precede that. The
+    /// autoscaler to decide on is among them once the caller has recorded its selector. If there
+    /// are several, the decision fails with `AmbiguousSelector`.
     pub autoscalers: Vec<String>,
-    /// The name of this autoscaler in `autoscalers`, for reports. If absent, reports look for its
-    /// `namespace/name`, with or without a prefix.
+    /// The name in `autoscalers` of the autoscaler to decide on, for reports. If absent, reports
+    /// look for its `namespace/name`, with or without a prefix.
     pub own_name: Option<String>,
     /// The error if only owned pods count
     /// ([`PodSelection::Owned`](crate::settings::PodSelection::Owned)), but the owners of the pods
@@ -62,6 +62,9 @@ pub struct SelectedPods {
     /// The reason why the target's controller can't create pods, such as an exceeded quota, for
     /// reports. Absent if it is unknown.
     pub replica_failure: Option<String>,
+    /// The reasons why the scheduler can't place pods, by the pod's name, for reports. Empty if
+    /// they are unknown.
+    pub scheduling_failures: BTreeMap<String, String>,
 }
 
 impl SelectedPods {
@@ -215,7 +218,11 @@ fn plan_kind(
         if let Some(kind) = kind_without_metrics(hpa, scale, settings, Bounds::of_spec(spec)) {
             return kind;
         }
-    } else if scale.spec_replicas == 0 && !is_scaled_to_zero(hpa, settings) {
+    } else if scale.spec_replicas == 0
+        && !settings.scale_from_any_zero
+        && !is_scaled_to_zero(hpa, settings)
+    {
+        // Whatever the bounds are, the autoscaler may not scale up from there.
         return PlanKind::Disabled;
     }
     if let Some(bytes) = spec.excessive_bytes {

@@ -218,6 +218,7 @@ mod tests {
     }
 
     /// A pod that started at second 0. Its readiness last changed at second `readiness_changed`.
+    /// With [`NEVER`], it has no `Ready` condition.
     fn pod(phase: &str, ready: Option<bool>, readiness_changed: i64) -> Pod {
         let last_transition_time = at(readiness_changed.max(-1));
         Pod {
@@ -225,6 +226,7 @@ mod tests {
             labels: [].into(),
             exceeds_label_limits: false,
             terminating: false,
+            unschedulable: false,
             phase: phase.into(),
             start_time: Some(at(0)),
             ready: (readiness_changed != NEVER)
@@ -234,7 +236,8 @@ mod tests {
         }
     }
 
-    /// The class of a pod at second `now`, with a sample of the 30 seconds before `sampled_at`.
+    /// The class of a pod at second `now`, with a sample of the 30 seconds before `sampled_at`, or
+    /// without a sample ([`NEVER`]).
     fn class(pod: &Pod, sampled_at: i64, is_cpu: bool, now: i64) -> PodClass {
         let window = SignedDuration::from_secs(30);
         let sample = (sampled_at != NEVER).then(|| PodSample {

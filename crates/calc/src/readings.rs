@@ -277,14 +277,10 @@ impl Readings {
     /// The readings with only the samples of pods that count. If only owned pods count, these are
     /// `pods`: a metrics API selects by labels, so it also returns samples of pods that the target
     /// doesn't own.
-    pub(crate) fn of_counted_pods(self, settings: &Settings, pods: &[Arc<Pod>]) -> Self {
-        match settings.pods {
-            PodSelection::Selected => self,
-            PodSelection::Owned => self.only_of_pods(pods),
+    pub(crate) fn of_counted_pods(mut self, settings: &Settings, pods: &[Arc<Pod>]) -> Self {
+        if settings.pods == PodSelection::Selected {
+            return self;
         }
-    }
-
-    fn only_of_pods(mut self, pods: &[Arc<Pod>]) -> Self {
         let names: HashSet<&str> = pods.iter().map(|pod| pod.name.as_ref()).collect();
         for reading in self.by_metric.iter_mut().flatten() {
             if let Ok(Reading::Pods(samples)) = reading {
@@ -306,6 +302,7 @@ impl Readings {
     }
 }
 
+/// Sets the value at an index. Fills the list with `None` up to it.
 fn set_at<T>(all: &mut Vec<Option<T>>, index: usize, value: T) {
     if all.len() <= index {
         all.resize_with(index.saturating_add(1), || None);

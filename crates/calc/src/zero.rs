@@ -12,6 +12,9 @@ use crate::{
     time::{after, before},
 };
 
+/// The name of the setting, for effects.
+pub(crate) const ZERO_AFTER: &str = "zero-after";
+
 /// Whether the stored status has `ScaledToZero=True`, and the feature is on.
 pub(crate) fn is_scaled_to_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {
     settings.scale_to_zero && hpa.status.is_true(&ConditionType::ScaledToZero)
@@ -52,14 +55,14 @@ impl Decision<'_> {
             min => format!("once the bounds allow it (minReplicas is {min} at {at:.0})"),
         };
         let text = format!("to 0 replicas {time}, if the metrics ask for it until then");
-        self.explanation.effects.push(SettingEffect { setting: "zero-after", text });
+        self.explanation.effects.push(SettingEffect { setting: ZERO_AFTER, text });
     }
 
     /// Changes the explanation of the delay by `zero-after` if the past is not known: it may have
     /// begun before this decision.
     pub(crate) fn doubt_start_of_delay(&mut self) {
         for effect in &mut self.explanation.effects {
-            if effect.setting == "zero-after" {
+            if effect.setting == ZERO_AFTER {
                 effect.text += "; maybe earlier, because their past is not known here";
             }
         }

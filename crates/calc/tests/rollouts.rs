@@ -64,10 +64,11 @@ struct Moment {
     ready: i32,
     /// Pods that serve the load, but are not measured.
     missing: i32,
+    /// Pending pods.
     unready: i32,
 }
 
-fn moments() -> impl Strategy<Value = Moment> {
+fn moment() -> impl Strategy<Value = Moment> {
     (30..200_i32, 0..50_i32, 0..100_i32).prop_map(|(ready, missing, unready)| Moment {
         ready,
         missing,
@@ -157,7 +158,10 @@ proptest! {
 
     #[test]
     fn constant_load_never_scales_up_during_a_rollout(
-        kind in kinds(), replicas in 1..60_i32, percent in 91..110_i64, moments in vec(moments(), 1..8)
+        kind in kinds(),
+        replicas in 1..60_i32,
+        percent in 91..110_i64,
+        moments in vec(moment(), 1..8),
     ) {
         let hpa = hpa(kind, "ignore-surge");
         let load = i64::from(replicas) * TARGET * percent / 100;
@@ -175,7 +179,10 @@ proptest! {
 
     #[test]
     fn usage_that_each_pod_adds_never_scales_up_during_a_rollout(
-        kind in kinds(), replicas in 1..60_i32, percent in 1..110_i64, moments in vec(moments(), 1..8)
+        kind in kinds(),
+        replicas in 1..60_i32,
+        percent in 1..110_i64,
+        moments in vec(moment(), 1..8),
     ) {
         let hpa = hpa(kind, "ignore-surge");
         let mut current = replicas;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{NOT_SCALED_TO_ZERO, Scenario, conditions, cpu, error, events, hpa};
-use hpa_calc::{HorizontalPodAutoscaler, explain::Summary};
+use hpa_calc::{HorizontalPodAutoscaler, explain::Summary, settings::ScheduledBounds};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -85,19 +85,14 @@ fn target_that_was_scaled_to_zero_is_scaled_up_again(
 
 #[rstest]
 #[case::marked(
-    json!({}),
     true,
     "ScaledToZero=True ScaledToZero: the HPA controller scaled the workload to zero"
 )]
-#[case::gate_off(json!({}), false, "")]
-fn scaling_to_zero_sets_the_condition(
-    #[case] spec: Value,
-    #[case] is_feature_on: bool,
-    #[case] marker: &str,
-) {
+#[case::gate_off(false, "")]
+fn scaling_to_zero_sets_the_condition(#[case] is_feature_on: bool, #[case] marker: &str) {
     let mut scenario = Scenario::new(1, &[Some(0)]);
     scenario.settings.scale_to_zero = is_feature_on;
-    let conclusion = scenario.reconcile(&hpa_with_zero_minimum(spec, Some("False")));
+    let conclusion = scenario.reconcile(&hpa_with_zero_minimum(json!({}), Some("False")));
     assert_eq!(conclusion.scaled_to, Some(0));
     let conditions = conditions(&conclusion);
     let found = conditions.iter().find(|one| one.starts_with("ScaledToZero"));
@@ -206,14 +201,21 @@ fn scaling_to_zero_is_premarked(
 }
 
 /// As with kube-controller-manager before 1.36, which doesn't have the condition.
-#[test]
-fn any_zero_follows_the_metrics_if_the_setting_is_on_and_the_minimum_is_zero() {
-    let scaled_to = |spec| {
-        let mut scenario = Scenario::new(0, &[Some(5)]);
-        scenario.settings.scale_from_any_zero = true;
-        let conclusion = scenario.reconcile(&hpa_with_zero_minimum(spec, None));
-        conclusion.scaled_to
-    };
-    assert_eq!(scaled_to(json!({})), Some(4));
-    assert_eq!(scaled_to(json!({ "minReplicas": 2 })), None);
+#[rstest]
+#[case::zero_minimum(0, false, Some(4))]
+#[case::minimum_above_zero(2, false, None)]
+#[case::scheduled_maximum(0, true, Some(3))]
+#[case::scheduled_maximum_and_minimum_above_zero(2, true, None)]
+fn any_zero_follows_the_metrics_if_the_setting_is_on_and_the_minimum_is_zero(
+    #[case] min: i32,
+    #[case] is_scheduled: bool,
+    #[case] expected: Option<i32>,
+) {
+    let mut scenario = Scenario::new(0, &[Some(5)]);
+    scenario.settings.scale_from_any_zero = true;
+    let entry = json!({ "start": "00:00", "end": "00:00", "maxReplicas": 3 });
+    let entry: ScheduledBounds = serde_json::from_value(entry).unwrap();
+    scenario.settings.bounds = is_scheduled.then(|| vec![entry].into());
+    let hpa = hpa_with_zero_minimum(json!({ "minReplicas": min }), None);
+    assert_eq!(scenario.reconcile(&hpa).scaled_to, expected);
 }

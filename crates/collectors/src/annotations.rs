@@ -6,7 +6,8 @@ use hpa_calc::go_duration;
 
 use crate::error::AnnotationProblem;
 
-const PREFIX: &str = "metric-config.";
+/// The start of the annotations' keys.
+pub(crate) const PREFIX: &str = "metric-config.";
 
 /// The type of a metric that annotations can configure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -153,7 +153,8 @@ impl Registration {
         self.external_types().any(|known| known == name)
     }
 
-    /// Whether the collector has a setting of this name, except for those that all collectors have.
+    /// Whether the collector has a setting of this name. The settings that all collectors have
+    /// don't count.
     pub fn has_key(&self, key: &str) -> bool {
         self.keys.iter().any(|pattern| match pattern.strip_suffix('*') {
             Some(prefix) => key.starts_with(prefix),

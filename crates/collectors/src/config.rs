@@ -6,8 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use hpa_calc::api::{
-    CrossVersionObjectReference, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec,
+use hpa_calc::{
+    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec},
+    go_duration,
 };
 
 use crate::{
@@ -56,7 +57,7 @@ pub fn metric_configs(
 ) -> Result<Vec<MetricConfig>, ConfigError> {
     let error = annotations.metrics.values().find_map(|config| config.duration_error.clone());
     if let (Compat::Reference, Some(error)) = (compat, error) {
-        return Err(ConfigError::Annotation(error));
+        return Err(ConfigError::Duration(error));
     }
     let config = |metric| MetricConfig::for_metric(hpa, metric, annotations, compat);
     Ok(hpa.spec.metrics.iter().filter_map(config).collect())
@@ -225,6 +226,20 @@ pub fn display_name(metric_type: MetricType, metric: &MetricIdentifier) -> Strin
     if pairs.is_empty() { name } else { format!("{name} {{{}}}", pairs.join(",")) }
 }
 
+/// Parses the duration in the setting `key` into nanoseconds, with the errors of Go.
+pub(crate) fn nanos_setting(key: &'static str, text: &str) -> Result<i64, ConfigError> {
+    go_duration::parse_nanos(text).map_err(|error| ConfigError::of_setting(key, error.to_string()))
+}
+
+/// Parses the integer in the setting `key`, with the errors of Go.
+pub(crate) fn integer_setting(key: &'static str, text: &str) -> Result<i64, ConfigError> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let problem = if is_number { "value out of range" } else { "invalid syntax" };
+    let message = || format!("strconv.Atoi: parsing {text:?}: {problem}");
+    text.parse().map_err(|_| ConfigError::of_setting(key, message()))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -257,7 +272,7 @@ mod tests {
             assert_eq!(config.collector, "");
         }
         let invalid = configs(&json!({ "interval": "soon" }), Compat::Off);
-        let error = invalid[0].duration_error.as_ref().map(ToString::to_string).unwrap_or_default();
+        let error = invalid[0].duration_error.as_deref().unwrap_or_default();
         assert!(error.starts_with("failed to parse interval value soon"), "{error}");
     }
 }

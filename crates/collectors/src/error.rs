@@ -29,7 +29,7 @@ pub struct AnnotationProblem {
 pub enum ConfigError {
     /// A duration in an annotation or a label is invalid.
     #[error("{0}")]
-    Annotation(String),
+    Duration(String),
     #[error("no plugin found for {0}")]
     NoCollector(String),
     #[error(
@@ -57,7 +57,7 @@ pub enum ConfigError {
     #[error("metric '{0}' not supported")]
     SkipperMetric(String),
     #[error("no Flux query defined for metric \"{0}\"")]
-    FluxNoQuery(String),
+    NoFluxQuery(String),
     #[error("the metric region: {0} is not configured")]
     SqsRegion(String),
     /// A setting is missing or invalid, with the message of one collector.
@@ -88,7 +88,7 @@ impl ConfigError {
             | Self::Setting { key, .. } => Some(*key),
             Self::Aggregator(_) => Some("aggregator"),
             Self::JsonPath(_) => Some("json-key"),
-            Self::NoQuery | Self::FluxNoQuery(_) => Some("query-name"),
+            Self::NoQuery | Self::NoFluxQuery(_) => Some("query-name"),
             Self::SqsRegion(_) => Some("region"),
             _ => None,
         }

@@ -142,7 +142,7 @@ pub fn source_of(
             is_per_replica: plan.is_per_replica(),
             servers: plan.servers(),
         })),
-        Err(error @ ConfigError::Annotation(_)) => {
+        Err(error @ ConfigError::Duration(_)) => {
             Some(Err(Finding::error(subject_of(&config, None), error.to_string())))
         }
         Err(error) => config_finding(&config, &error, environment).map(Err),
@@ -237,13 +237,13 @@ pub(crate) fn config_finding(
             is_unannotated && config.metric_type == MetricType::Pods
         }
         // `annotation_findings` reports invalid annotations, but no invalid labels.
-        ConfigError::Annotation(_) => config.has_annotation_error(),
+        ConfigError::Duration(_) => config.has_annotation_error(),
         _ => false,
     };
     let has_no_collector = matches!(error, ConfigError::NoCollector(_));
     let mut setting = error.setting();
     let message = match (error, config.value("query-name")) {
-        (ConfigError::NoQuery | ConfigError::FluxNoQuery(_), Some(name)) => {
+        (ConfigError::NoQuery | ConfigError::NoFluxQuery(_), Some(name)) => {
             let similar = intended_query(config, name, environment);
             setting = similar.or(setting);
             let hint = similar.map_or_else(String::new, |key| format!(", similar: {key}"));
@@ -318,9 +318,11 @@ fn named_query<'c>(config: &'c MetricConfig, environment: &Environment) -> Optio
     is_needed.then(|| intended_query(config, name, environment)).flatten()
 }
 
-/// Annotations that name another collector than the type of an external metric does, Prometheus
-/// queries that `parse` refuses or that return no value, and values that are divided twice by the
-/// replicas.
+/// The warnings about a metric that a collector reads:
+///
+/// - The annotations of an external metric name another collector than its type does.
+/// - `parse` refuses the Prometheus query, or the query returns no value.
+/// - The value is divided twice by the replicas.
 pub(crate) fn setting_findings(
     config: &MetricConfig,
     environment: &Environment,

@@ -15,7 +15,7 @@ use crate::{
         pods::PodDocuments,
         prometheus::PrometheusQuery,
         schedule::ScheduleValue,
-        skipper::{ExternalRps, RequestRate},
+        skipper::{HostRequestRate, RequestRate},
         sqs::SqsQueue,
         zmon::ZmonCheck,
     },
@@ -52,7 +52,7 @@ pub const COLLECTORS: &[Registration] = &[
         &[ObjectAnnotation("prometheus"), ExternalType(&["prometheus", "prometheus-query"])],
         &["query", "query-name", "prometheus-server", "prometheus-server-alias"],
     ),
-    Registration::new::<ExternalRps>(
+    Registration::new::<HostRequestRate>(
         "external-rps",
         &[ExternalType(&["requests-per-second"])],
         &["hostnames", "weight"],
@@ -94,7 +94,7 @@ pub fn external_types() -> impl Iterator<Item = &'static str> {
 pub struct CollectorPlan {
     /// The name of the collector.
     pub name: &'static str,
-    /// The time between collections.
+    /// The time between collections. With compatibility, it may be negative.
     pub interval_nanos: i64,
     collector: Arc<dyn Collector>,
 }
@@ -104,7 +104,7 @@ impl CollectorPlan {
     /// servers.
     pub fn new(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         if let Some(error) = &metric.duration_error {
-            return Err(ConfigError::Annotation(error.clone()));
+            return Err(ConfigError::Duration(error.clone()));
         }
         let registration = environment
             .collector_for(metric)
@@ -146,9 +146,8 @@ impl CollectorPlan {
         values.unwrap_or(Err(FetchError::Timeout(limit)))
     }
 
-    /// The value of a sample to use now. If the collector's values are per replica, it is divided
-    /// by the replicas that the target has now, which are read within the time limit of the
-    /// collector.
+    /// The value of a sample to use now. If the collector's values are per replica, divides it by
+    /// the replicas that the target has now. Reads these within the time limit of the collector.
     pub async fn current_value(
         &self,
         sample: &Sample,

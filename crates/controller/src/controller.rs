@@ -39,14 +39,7 @@ pub async fn run(
     dependencies.trigger.attach(informers.clone());
     let forecasts = Arc::new(Forecasts::new(dependencies.forecasts.clone(), options.sync_period));
     let history = Arc::new(HistoryHealth::default());
-    telemetry.attach(TelemetrySources {
-        autoscalers: informers.caches.autoscalers.clone(),
-        queue: informers.queue.clone(),
-        undecodable_count: informers.undecodable_count.clone(),
-        watch_ages: informers.caches.watch_ages.clone(),
-        forecasts: forecasts.clone(),
-        history: history.clone(),
-    });
+    telemetry.attach(telemetry_sources(&informers, &forecasts, &history));
     let suspension = Arc::new(dependencies.suspension_detector(&informers.caches));
     let mut running_informers = JoinSet::new();
     let synced = start_informers(&mut running_informers, &dependencies, &informers, &options);
@@ -60,15 +53,9 @@ pub async fn run(
     telemetry.set_synced();
     let (autoscalers, pods) = (informers.caches.autoscalers.len(), informers.caches.pods.len());
     info!(autoscalers, pods, "caches synced");
-    let hooks = ControllerLeaseHooks {
-        scope: dependencies.instance_scope(&options),
-        keep_history: dependencies.keep_history,
-        history: history.clone(),
-        watch_ages: informers.caches.watch_ages.clone(),
-        telemetry: telemetry.clone(),
-    };
+    let hooks = Arc::new(lease_hooks(&dependencies, &options, &informers, &history));
     let clock = dependencies.clock.clone();
-    let candidate = Candidate::new(dependencies.election.as_ref(), clock, Arc::new(hooks));
+    let candidate = Candidate::new(dependencies.election.as_ref(), clock, hooks);
     let outcome = tokio::select! {
         acquired = candidate.leadership().acquired() => match acquired {
             Some(predecessor) => {
@@ -110,6 +97,36 @@ fn new_informers(dependencies: &Dependencies, options: &Options) -> Informers {
         settings: options.setting_source(),
         field_manager: dependencies.field_manager(),
         clock: dependencies.clock.clone(),
+    }
+}
+
+fn telemetry_sources(
+    informers: &Informers,
+    forecasts: &Arc<Forecasts>,
+    history: &Arc<HistoryHealth>,
+) -> TelemetrySources {
+    TelemetrySources {
+        autoscalers: informers.caches.autoscalers.clone(),
+        queue: informers.queue.clone(),
+        undecodable_count: informers.undecodable_count.clone(),
+        watch_ages: informers.caches.watch_ages.clone(),
+        forecasts: forecasts.clone(),
+        history: history.clone(),
+    }
+}
+
+fn lease_hooks(
+    dependencies: &Dependencies,
+    options: &Options,
+    informers: &Informers,
+    history: &Arc<HistoryHealth>,
+) -> ControllerLeaseHooks {
+    ControllerLeaseHooks {
+        scope: dependencies.instance_scope(options),
+        keep_history: dependencies.keep_history,
+        history: history.clone(),
+        watch_ages: informers.caches.watch_ages.clone(),
+        telemetry: dependencies.telemetry.clone(),
     }
 }
 
@@ -177,9 +194,9 @@ fn start_informers(
     synced
 }
 
-async fn all_synced(synced: Vec<watch::Receiver<bool>>) {
-    for mut synced in synced {
-        if synced.wait_for(|synced| *synced).await.is_err() {
+async fn all_synced(receivers: Vec<watch::Receiver<bool>>) {
+    for mut receiver in receivers {
+        if receiver.wait_for(|synced| *synced).await.is_err() {
             // The informer ended. Its `JoinSet` reports that.
             std::future::pending::<()>().await;
         }

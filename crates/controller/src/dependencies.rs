@@ -275,8 +275,8 @@ mod tests {
             let start = Instant::now();
             let metric_selector = Selector::everything();
             let query = MetricQuery::External { metric: metric.to_owned(), metric_selector };
-            let answer = metrics.read("shop", &Selector::everything(), &query).await;
-            assert!(answer.is_err(), "there are no items");
+            let values = metrics.read("shop", &Selector::everything(), &query).await;
+            assert!(values.is_err(), "there are no items");
             start.elapsed().as_secs()
         };
         for _ in 0..4 {

@@ -136,3 +136,26 @@ impl<T> ByScope<T> {
         self.0.iter().find(|(scope, _)| is_in(scope)).map(|(_, value)| value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case("core/shop/web", true)]
+    #[case("custom/shop/web", true)]
+    #[case("other/shop/web", false)]
+    #[case("core/shop", false)]
+    #[case("core//web", false)]
+    #[case("core/shop/web/x", false)]
+    fn only_valid_identity_is_parsed_and_printed_unchanged(
+        #[case] text: &str,
+        #[case] is_valid: bool,
+    ) {
+        let parsed = HpaKey::parse_id(text).map(|key| serde_json::to_value(key).unwrap());
+        assert_eq!(parsed, is_valid.then(|| json!(text)));
+    }
+}

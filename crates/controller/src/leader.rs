@@ -186,7 +186,7 @@ impl Leader<'_> {
         let reconciler = Arc::new(self.reconciler(client, events, Arc::new(observers)));
         info!(dry_run, "started reconciling");
         let mut workers = JoinSet::new();
-        let running = Workers {
+        let all_workers = Workers {
             queue: self.informers.queue.clone(),
             reconciler,
             telemetry: telemetry.clone(),
@@ -197,7 +197,7 @@ impl Leader<'_> {
             late_log: LateLog::default(),
             epoch: Instant::now(),
         };
-        workers.spawn(panics.clone().catch("workers", running.run()));
+        workers.spawn(panics.clone().catch("workers", all_workers.run()));
         telemetry.set_working(true);
         RunningTasks {
             workers,
@@ -288,7 +288,8 @@ impl Leader<'_> {
             self.informers.caches.autoscalers.clone(),
             self.dependencies.clock.clone(),
             self.history.clone(),
-            // The lease expires, and then the successor acquires it and reads the histories.
+            // The longest leader change: the lease expires, and then the successor acquires it and
+            // reads the histories.
             election.config.lease_duration.saturating_mul(2),
         );
         let validity = predecessor.as_ref().and_then(history_validity);
@@ -337,15 +338,15 @@ mod tests {
     fn predecessor_with(keep_history: bool, unsaved_since: Option<i64>) -> Predecessor {
         let history = Arc::new(HistoryHealth::default());
         history.set_unsaved(unsaved_since.map(|at| (second(at), Instant::now())));
-        let lease = ControllerLeaseHooks {
+        let hooks = ControllerLeaseHooks {
             scope: None,
             keep_history,
             history,
             watch_ages: Arc::default(),
             telemetry: Arc::default(),
         };
-        let set = lease.annotations().into_iter();
-        let annotations = set.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let annotations = hooks.annotations().into_iter();
+        let annotations = annotations.filter_map(|(name, value)| Some((name.to_owned(), value?)));
         Predecessor { renewed: second(20), annotations: annotations.collect() }
     }
 

@@ -41,7 +41,7 @@
 //! | `forecast_checks` | daily background checks whether forecasts help |
 //! | `history_store` | histories for the next leader |
 //! | [`metrics`] | Prometheus metrics, and probes |
-//! | [`debug`] | the data of the debug API |
+//! | [`debug`] | the data of the debug API, and its use in the reports of commands |
 //! | `config`, `worker`, `dependencies`, `leader`, `controller` | wiring |
 //!
 //! [`hpa_lease`] decides which instance may write.

@@ -173,7 +173,8 @@ mod tests {
         autoscalers.get(key).expect("cached").peer_writes.observe(write, true);
     }
 
-    /// Autoscalers whose status kube-controller-manager wrote at this second.
+    /// Autoscalers of namespace `shop`: each name, and the second at which kube-controller-manager
+    /// wrote the status.
     fn autoscalers(writes: &[(&str, i64)]) -> Autoscalers {
         let autoscalers = Autoscalers::default();
         for (name, second) in writes {

@@ -122,16 +122,20 @@ impl Workers {
         let now = self.reconciler.clock.now();
         let (hpa, settings) = autoscaler.object_with_settings(&self.reconciler.settings);
         let bounds = settings.next_bounds_change(&hpa.spec, since);
-        let of_metrics = (self.next_metric_change)(&hpa, since, now);
-        let changes = of_metrics.into_iter().chain(bounds.map(|change| change.at));
+        let metric_change = (self.next_metric_change)(&hpa, since, now);
+        let changes = metric_change.into_iter().chain(bounds.map(|change| change.at));
         let Some(change) = changes.min() else {
             return periodic;
         };
         let delay = Duration::try_from(change.duration_since(now)).unwrap_or_default();
-        let at = Instant::now().checked_add(delay);
-        let at = at.map(|at| autoscaler.change_reconciles.lock().due_for(at));
-        let at = at.filter(|at| *at < periodic);
-        at.inspect(|_| autoscaler.set_periodic_due(periodic)).unwrap_or(periodic)
+        let due = Instant::now()
+            .checked_add(delay)
+            .map(|at| autoscaler.change_reconciles.lock().due_for(at))
+            .filter(|due| *due < periodic);
+        if due.is_some() {
+            autoscaler.set_periodic_due(periodic);
+        }
+        due.unwrap_or(periodic)
     }
 }
 

@@ -124,8 +124,8 @@ async fn bounds_change_is_reconciled_at_its_minute() {
     cluster.controller.stop().await;
 }
 
-/// Creates two pods of the Deployment, and one of a Job with the same labels.
-fn pods_beside_a_job(cluster: &Cluster) {
+/// Creates two pods of the Deployment, and one of another workload with the same labels.
+fn create_pods_of_two_workloads(cluster: &Cluster) {
     let uid = |kind: &str, api_version: &str, name: &str| {
         let object = cluster.testbed.get(api_version, kind, hpa_tests::harness::NAMESPACE, name);
         object.expect("the object")["metadata"]["uid"].clone()
@@ -145,9 +145,9 @@ fn pods_beside_a_job(cluster: &Cluster) {
     replica_set["metadata"]["ownerReferences"] = deployment;
     cluster.testbed.apply_all([replica_set]);
     let of_web = owner("apps/v1", "ReplicaSet", "web-1", uid("ReplicaSet", "apps/v1", "web-1"));
-    // The owner of the Job's pod is gone, so it can't be of the Deployment.
-    let of_job = owner("apps/v1", "ReplicaSet", "job", json!("job-uid"));
-    for (index, owners) in [&of_web, &of_web, &of_job].into_iter().enumerate() {
+    // This ReplicaSet is gone, so its pod can't be of the Deployment.
+    let of_other = owner("apps/v1", "ReplicaSet", "other", json!("other-uid"));
+    for (index, owners) in [&of_web, &of_web, &of_other].into_iter().enumerate() {
         let mut pod = objects::pod("web", i64::try_from(index).expect("small"));
         pod["metadata"]["ownerReferences"] = owners.clone();
         cluster.testbed.apply_all([pod]);
@@ -159,12 +159,12 @@ fn pods_beside_a_job(cluster: &Cluster) {
 #[case::all_pods_of_the_selector(json!({}), 4)]
 #[case::only_owned_pods(json!({ "autoscaling.hpa-rs.dev/pods": "owned" }), 3)]
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_count_unless_only_owned_pods_do(
+async fn pods_of_another_workload_count_unless_only_owned_pods_do(
     #[case] annotations: Value,
     #[case] replicas: i64,
 ) {
     let cluster = Cluster::start(json!({ "autoscaling.hpa-rs.dev/pause": "true" })).await;
-    pods_beside_a_job(&cluster);
+    create_pods_of_two_workloads(&cluster);
     let mut metric = objects::external_metric("load", "1");
     metric["external"]["target"] = json!({ "type": "Value", "value": "1500m" });
     let mut hpa = objects::hpa("web", 1..=20, [metric]);

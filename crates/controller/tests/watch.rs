@@ -97,13 +97,17 @@ fn client(respond: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Cli
     Client::new(service, "default")
 }
 
+async fn wait_until_synced(mut is_synced: watch::Receiver<bool>, limit: Duration) {
+    let synced = is_synced.wait_for(|synced| *synced);
+    tokio::time::timeout(limit, synced).await.unwrap().unwrap();
+}
+
 /// Runs the informer of autoscalers until it is synced.
 async fn synced_informers(client: Client) -> Informers {
     let informers = informers();
-    let (synced, mut is_synced) = watch::channel(false);
+    let (synced, is_synced) = watch::channel(false);
     tokio::spawn(informers.clone().watch_autoscalers(AutoscalerApi::Core, client, None, synced));
-    let wait = is_synced.wait_for(|synced| *synced);
-    tokio::time::timeout(Duration::from_mins(10), wait).await.unwrap().unwrap();
+    wait_until_synced(is_synced, Duration::from_mins(10)).await;
     informers
 }
 
@@ -237,9 +241,9 @@ async fn relist_removes_a_pod_whose_deletion_has_no_name() {
     });
     let informers = informers();
     let pods = informers.caches.pods.clone();
-    let (synced, mut is_synced) = watch::channel(false);
+    let (synced, is_synced) = watch::channel(false);
     tokio::spawn(informers.watch_pods(client, None, synced));
-    tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
+    wait_until_synced(is_synced, PERIOD).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!((pods.len(), pods.is_incomplete("shop")), (1, true));
     time_until_lists(&lists, 2).await;
@@ -273,9 +277,9 @@ async fn custom_api_that_is_not_installed_counts_as_synced_and_is_found_later() 
         _ => page(&[hpa("one")], ""),
     });
     let informers = informers();
-    let (synced, mut is_synced) = watch::channel(false);
+    let (synced, is_synced) = watch::channel(false);
     tokio::spawn(informers.clone().watch_autoscalers(AutoscalerApi::Custom, client, None, synced));
-    tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
+    wait_until_synced(is_synced, PERIOD).await;
     assert!(informers.caches.autoscalers.is_empty());
     let delay = time_until_lists(&lists, 4).await;
     assert!(delay < PERIOD * 4, "{delay:?}");
@@ -294,14 +298,14 @@ async fn autoscalers_are_deleted_with_the_definition_of_their_api() {
         let object = serde_json::from_value(hpa("one")).unwrap();
         informers.caches.autoscalers.apply(key, object, Origin::List);
     }
-    let (synced, mut is_synced) = watch::channel(false);
+    let (synced, is_synced) = watch::channel(false);
     tokio::spawn(informers.clone().watch_autoscalers(
         AutoscalerApi::Custom,
         client(|_| failure(404)),
         None,
         synced,
     ));
-    tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
+    wait_until_synced(is_synced, PERIOD).await;
     assert!(informers.caches.autoscalers.get(&custom).is_some(), "an API server may be starting");
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(informers.caches.autoscalers.keys_where(|_| true), [core]);
@@ -345,10 +349,10 @@ async fn list_of_one_api_keeps_autoscalers_of_the_other() {
         serde_json::from_value(hpa("one")).unwrap(),
         Origin::List,
     );
-    let (synced, mut is_synced) = watch::channel(false);
+    let (synced, is_synced) = watch::channel(false);
     let client = client(|_| page(&[], ""));
     tokio::spawn(informers.clone().watch_autoscalers(AutoscalerApi::Core, client, None, synced));
-    tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
+    wait_until_synced(is_synced, PERIOD).await;
     assert!(informers.caches.autoscalers.get(&custom).is_some());
 }
 

@@ -7,9 +7,9 @@ const HEIGHT = 170;
 const MARGIN = { top: 8, right: 10, bottom: 22, left: 48 };
 /** The shortest time that a chart shows. */
 const MIN_SPAN = 5 * 60_000;
-/** Rows of the table below a chart. */
+/** The maximum number of rows of the table below a chart. */
 const MAX_ROWS = 60;
-/** Distances of labels on the time axis, in seconds. */
+/** The possible distances of labels on the time axis, in seconds. */
 const TIME_STEPS = [
   15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
 ];
@@ -37,10 +37,10 @@ export function createChart(container) {
   const region = element("div", { className: "scroll", tabIndex: 0, role: "region" }, table);
   const details = element("details", {}, summary, region);
   container.replaceChildren(picture, legend, readout, details);
-  let last = null;
+  let drawnChart = null;
 
   const draw = (chart) => {
-    last = chart;
+    drawnChart = chart;
     const width = Math.max(240, container.clientWidth);
     const scale = scales(chart, width);
     picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
@@ -55,25 +55,25 @@ export function createChart(container) {
   };
 
   picture.addEventListener("pointermove", (event) => {
-    if (last === null) {
+    if (drawnChart === null) {
       return;
     }
     const box = picture.getBoundingClientRect();
     const width = picture.viewBox.baseVal.width;
-    const { from, end, x } = scales(last, width);
+    const { from, end, x } = scales(drawnChart, width);
     const share = ((event.clientX - box.left) / box.width * width - MARGIN.left)
       / (width - MARGIN.left - MARGIN.right);
     const time = Math.min(end, Math.max(from, from + share * (end - from)));
-    setText(readout, readoutOf(last, time));
+    setText(readout, readoutOf(drawnChart, time));
     picture.lastChild.replaceWith(cursorOf(x(time)));
   });
   picture.addEventListener("pointerleave", () => {
-    if (last !== null) {
+    if (drawnChart !== null) {
       setText(readout, "");
       picture.lastChild.replaceWith(cursorOf(null));
     }
   });
-  new ResizeObserver(() => last !== null && draw(last)).observe(container);
+  new ResizeObserver(() => drawnChart !== null && draw(drawnChart)).observe(container);
   return draw;
 }
 

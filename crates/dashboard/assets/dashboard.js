@@ -3,7 +3,7 @@
 import { byId, setItems, setText } from "./dom.js";
 import { openDetail } from "./detail.js";
 import { duration, pointInTime } from "./format.js";
-import { startList } from "./list.js";
+import { clusterNow, startList } from "./list.js";
 import { openStream } from "./stream.js";
 
 /** Shown after the problems if the list is filtered. */
@@ -21,8 +21,6 @@ let isFiltered = false;
 const streams = { list: { state: "connecting", lostAt: null }, detail: null };
 /** The summary of the outages of the cluster. Null if the server can read everything. */
 let outage = null;
-/** Milliseconds by which the clock of the cluster is ahead of the browser's. */
-let clockAhead = 0;
 let listScroll = 0;
 
 const list = startList((hidesSome) => {
@@ -67,7 +65,7 @@ function showProblems(changed) {
 /** Sets the state of a stream. After it was live, remembers the time of its last values. */
 function setStream(name, state) {
   const old = streams[name];
-  const lostAt = old?.state === "live" ? Date.now() + clockAhead : old?.lostAt ?? null;
+  const lostAt = old?.state === "live" ? clusterNow() : old?.lostAt ?? null;
   streams[name] = { state, lostAt: state === "live" ? null : lostAt };
   showState();
 }
@@ -77,7 +75,7 @@ function showState() {
   const stream = [streams.list, streams.detail].find((one) => one !== null && one.state !== "live") ?? streams.list;
   const isLive = stream.state === "live";
   const state = !isLive || outage === null ? stream.state : outage.isPartial ? "partial" : "unread";
-  const now = Date.now() + clockAhead;
+  const now = clusterNow();
   const since = outage === null ? "" : pointInTime(Date.parse(outage.since), now);
   const texts = {
     connecting: "Connecting",
@@ -136,7 +134,6 @@ openStream("/api/autoscalers", (changes) => {
   list.update(changes);
   // Unless the controller makes decisions, the states may come from old statuses.
   document.body.classList.toggle("inactive", changes.inactive !== false);
-  clockAhead = Date.parse(changes.now) - Date.now();
   outage = changes.outage;
   showProblems({ list: changes.problems });
 }, (state) => setStream("list", state));
@@ -146,8 +143,8 @@ fetch("/api/about").then((response) => response.json()).then((about) => {
   setText(byId("cluster"), [about.cluster, scope].filter((text) => text !== "").join(", "));
   byId("home").title = `hpa ${about.version}`;
   // A shared link may still filter by another namespace.
-  const isFiltered = !["", about.namespace].includes(byId("namespace").value);
-  byId("namespace").closest("label").hidden = about.namespace !== null && !isFiltered;
+  const isOtherNamespace = !["", about.namespace].includes(byId("namespace").value);
+  byId("namespace").closest("label").hidden = about.namespace !== null && !isOtherNamespace;
 });
 
 show(false);

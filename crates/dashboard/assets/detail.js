@@ -198,7 +198,8 @@ function fillGaps(points) {
 function showMetrics({ report, reportLines, series, forecasts = [], now }, charts) {
   const parent = byId("metrics");
   const { metrics } = series;
-  if (charts.length !== metrics.length) {
+  // `clear` removes the panels while there is no autoscaler.
+  if (charts.length !== metrics.length || parent.childElementCount === 0) {
     charts.length = 0;
     parent.replaceChildren(...metrics.map(() => newMetric(charts)));
     if (metrics.length === 0) {

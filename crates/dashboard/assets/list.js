@@ -9,6 +9,8 @@ const severity = Object.fromEntries(Object.keys(STATES).map((state, index) => [s
 const byText = (key) => (a, b) => collator.compare(a[key], b[key]);
 const byNumber = (value) => (a, b) => value(a) - value(b);
 
+const scaledAt = ({ lastScale }) => (lastScale === null ? 0 : Date.parse(lastScale));
+
 /** The columns. `compare` sorts ascending. With `isDescending`, the first click on the title sorts descending. */
 const COLUMNS = [
   { key: "state", title: "State", compare: (a, b) => severity[a.state] - severity[b.state] },
@@ -18,11 +20,14 @@ const COLUMNS = [
   { key: "replicas", title: "Replicas", compare: byNumber((row) => row.current ?? -1), isDescending: true },
   { key: "load", title: "Load", compare: byNumber((row) => row.load ?? -1), isDescending: true },
   { key: "sentence", title: "Why", compare: byText("sentence") },
-  { key: "scaled", title: "Scaled", compare: byNumber((row) => Date.parse(row.lastScale ?? 0)), isDescending: true },
+  { key: "scaled", title: "Scaled", compare: byNumber(scaledAt), isDescending: true },
 ];
 
-/** Milliseconds by which the clock of the cluster is ahead. A simulated cluster has its own clock. */
+/** Milliseconds by which the cluster's clock, which may be simulated, is ahead of the browser's. */
 let clockAhead = 0;
+
+/** The time by the clock of the cluster. */
+export const clusterNow = () => Date.now() + clockAhead;
 
 /**
  * Starts the list. It is empty until the first `update`. After each rendering, calls `onRender` with
@@ -297,7 +302,7 @@ function setSettings(cell, settings, isInvalid) {
 }
 
 function showAge({ cells, row }) {
-  const now = Date.now() + clockAhead;
+  const now = clusterNow();
   setText(cells.scaled, lastScaled(row, now));
   setText(cells.sentence, row.undecidedSince === null ? row.sentence
     : `No decision for ${duration(now - Date.parse(row.undecidedSince))}. Before: ${row.sentence}`);

@@ -8,6 +8,7 @@
  */
 export function openStream(address, onMessage, onState) {
   let source = null;
+  let retry = 0;
 
   const open = () => {
     if (source !== null) {
@@ -40,7 +41,6 @@ export function openStream(address, onMessage, onState) {
       open();
     }
   };
-  let retry = 0;
 
   document.addEventListener("visibilitychange", update);
   update();

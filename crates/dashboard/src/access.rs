@@ -2,9 +2,9 @@
 //!
 //! The dashboard reads the cluster with the user's permissions, and every user of the machine can
 //! connect to its port. The printed address therefore has a token, which the browser exchanges for
-//! a cookie. Requests without the cookie are rejected. So are requests whose `Host` header is not a
-//! loopback name: otherwise another site could resolve its own name to this address and read the
-//! responses (DNS rebinding).
+//! a cookie. Requests without the cookie are rejected, and so are requests whose `Host` header is
+//! not a loopback name. Otherwise, another site could resolve its own name to this address and read
+//! the responses (DNS rebinding).
 
 use parking_lot::Mutex;
 use uuid::Uuid;

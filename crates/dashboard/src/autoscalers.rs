@@ -132,6 +132,7 @@ impl AutoscalerWatcher {
             }
             None => Api::all_with(self.client.clone(), &resource),
         };
+        // `on_change` replaces it before `watching` ends.
         let mut reason = StopReason::NotServed;
         let mut unanswered = UnansweredRequests::default();
         let (watch_failed, watch_failed_receiver) = watch::channel(false);
@@ -154,8 +155,8 @@ impl AutoscalerWatcher {
     }
 
     /// Sets the source to synced if no change or failure follows a failed watch for
-    /// [`RESUMED_AFTER`], because a kube watcher doesn't report that it resumed. Runs while the
-    /// sender exists.
+    /// [`RESUMED_AFTER`]. A kube watcher doesn't report that it resumed. Runs while the sender
+    /// exists.
     async fn clear_watch_failures(&self, mut watch_failed: watch::Receiver<bool>) {
         while watch_failed.changed().await.is_ok() {
             while let Ok(Ok(())) = timeout(RESUMED_AFTER, watch_failed.changed()).await {}
@@ -165,7 +166,7 @@ impl AutoscalerWatcher {
         }
     }
 
-    /// Updates the board.
+    /// Updates the board with a change or failure. Breaks if the watch can't go on.
     fn on_change(
         &self,
         change: Change<StoredObject>,

@@ -179,8 +179,8 @@ impl<T> Objects<T> {
         self.is_first_list_done && self.watch_error.is_none()
     }
 
-    /// The error of the list or watch, or else that of an undecodable object. `None` if the objects
-    /// are complete and current.
+    /// The error of the list or watch, or else that of the first undecodable object by name. `None`
+    /// if the objects are complete and current.
     pub(crate) fn problem(&self) -> Option<String> {
         let mut undecodable = self.undecodable.iter();
         self.watch_error

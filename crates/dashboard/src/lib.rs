@@ -53,7 +53,7 @@ pub use crate::{
     cluster::DecisionMetrics,
     past::{
         AutoscalerStatusWriter, ControllerActivity, ControllerRecords, IdleAutoscaler,
-        PastDecision, RecordSource, UnstoredStatus, inactivity_limit,
+        PastDecision, RecordSource, UnstoredStatus, WrongClock, inactivity_limit,
     },
     reporter::Reporter,
 };
@@ -112,8 +112,8 @@ pub struct StartError {
     source: io::Error,
 }
 
-/// Asks the source at intervals for controllers that make no decisions, and for those that have
-/// replaced another one, and updates the board.
+/// At intervals, asks the source which controllers make no decisions, and which have replaced
+/// another one. Updates the board.
 async fn poll_activity(
     source: Arc<dyn RecordSource>,
     board: Arc<Board>,

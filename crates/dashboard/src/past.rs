@@ -1,11 +1,16 @@
-//! The past of autoscalers, as the controller recorded it.
+//! The data that a [`RecordSource`] reads from controllers: their records of autoscalers, and
+//! whether they act.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use hpa_calc::{
     History, MilliValue, Settings,
-    explain::{MetricExplanation, TargetValue},
+    explain::{MetricExplanation, TargetValue, UnschedulablePods},
 };
 use hpa_controller::{
     HpaKey,
@@ -38,8 +43,8 @@ pub struct ControllerRecords {
     pub are_values_current: bool,
     /// The last errors of metrics, in the order of the spec.
     pub errors: Vec<Option<String>>,
-    /// The last decision, see [`AutoscalerDetail::current_decision`].
-    pub current_decision: Option<LastDecision>,
+    /// See [`AutoscalerDetail::decision_in_effect`].
+    pub decision_in_effect: Option<LastDecision>,
     /// The last decision if it was to stay, see [`AutoscalerDetail::current_stay`].
     pub current_stay: Option<StayDecision>,
     /// The error with which the controller failed to store its last status. `None` if it is stored.
@@ -102,23 +107,31 @@ pub struct ControllerActivity {
     /// The autoscalers on which no controller acts, or maybe none, as far as the leases show it.
     /// Empty without [`Self::inactivity`].
     pub idle: BTreeMap<HpaKey, IdleAutoscaler>,
-    /// Sentences about old caches, about an API that isn't served, about several controllers that
-    /// store statuses, and about statuses that can't be stored if [`Self::unstored`] can't be read.
+    /// The wrong clock of the controller. `None` if it is right, or if it can't be read.
+    pub wrong_clock: Option<WrongClock>,
+    /// Sentences about old caches, an API that isn't served, and several controllers that store
+    /// statuses. If [`Self::unstored`] can't be read, also about statuses that can't be stored.
     pub status_problems: Vec<String>,
-    /// The autoscalers that are due and had no decision for longer than the limit, with the time of
-    /// the last decision, or at which the first one was due. Empty without [`Self::inactivity`], or
-    /// if that can't be read.
+    /// The autoscalers that are due and had no decision for longer than the limit. The time is that
+    /// of the last decision, or at which the first one was due. Empty without
+    /// [`Self::inactivity`], or if that can't be read.
     pub overdue: BTreeMap<HpaKey, Timestamp>,
+    /// The autoscalers on which the controller has recently decided, by its debug API. It has then
+    /// replaced a status that is no longer true.
+    pub recently_decided: BTreeSet<HpaKey>,
     /// The autoscalers whose last status a controller could not store. The stored ones are older.
     pub unstored: BTreeMap<HpaKey, UnstoredStatus>,
     /// The numbers of scalings after which another client has changed the replicas
     /// ([`Surroundings::overwritten_scalings`](hpa_calc::report::Surroundings)).
     pub overwritten: BTreeMap<HpaKey, u32>,
-    /// For each field manager that stored a status last: the controller that acts on its
-    /// autoscalers of [`Core`](hpa_controller::AutoscalerApi::Core) now, because another controller
-    /// may have replaced the manager's. For a manager without an entry,
-    /// [`ActingController::of_status`] applies.
-    pub acting: BTreeMap<String, ActingController>,
+    /// The pods that the scheduler can't place, by the last decisions
+    /// ([`Surroundings::unschedulable_pods`](hpa_calc::report::Surroundings)).
+    pub unschedulable: BTreeMap<HpaKey, UnschedulablePods>,
+    /// The controller that acts now on autoscalers of
+    /// [`Core`](hpa_controller::AutoscalerApi::Core), by their namespace and the field manager that
+    /// stored their status last. Another controller may have replaced the manager's. For a manager
+    /// without an entry, [`ActingController::of_status`] applies.
+    pub acting: BTreeMap<(Arc<str>, String), ActingController>,
 }
 
 /// The controllers that stored the status of an autoscaler.
@@ -155,6 +168,20 @@ pub struct IdleAutoscaler {
     pub reason: String,
 }
 
+/// A clock of a controller that clearly differs from the API server's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongClock {
+    /// The lead of the controller's clock.
+    pub lead: SignedDuration,
+    /// A clause about it.
+    pub clause: String,
+    /// The clause as a sentence.
+    pub sentence: String,
+    /// The field manager of the controller, if its lease or the pod of the lease shows the clock.
+    /// Then the controller's decisions on all autoscalers with its status use this clock.
+    pub manager: Option<String>,
+}
+
 /// A status that its controller could not store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnstoredStatus {
@@ -182,7 +209,7 @@ impl From<AutoscalerDetail> for ControllerRecords {
             values: detail.last_values(),
             are_values_current: detail.are_values_current(),
             errors: detail.last_errors(),
-            current_decision: detail.current_decision(),
+            decision_in_effect: detail.decision_in_effect(),
             current_stay: detail.current_stay(),
             status_write_error: detail.autoscaler.status_write_error,
             overwritten_scalings: detail.autoscaler.overwritten_scalings,

@@ -8,7 +8,7 @@ use hpa_controller::{
     AutoscalerApi, Clock,
     k8s::{Clients, ConnectError},
 };
-use hpa_metrics::describe;
+use hpa_metrics::{describe, percent_encode};
 use http::Request;
 use kube::Client;
 use tokio::{
@@ -93,7 +93,8 @@ impl Probe {
     /// request.
     async fn request_autoscaler(&self) -> Option<Failure> {
         let version = AutoscalerApi::Core.api_version();
-        let scope = self.namespace.as_ref().map(|name| format!("namespaces/{name}/"));
+        let scope = self.namespace.as_ref();
+        let scope = scope.map(|name| format!("namespaces/{}/", percent_encode(name)));
         let scope = scope.unwrap_or_default();
         let path = format!("/apis/{version}/{scope}horizontalpodautoscalers?limit=1");
         let request = Request::get(path).body(Vec::new()).ok()?;

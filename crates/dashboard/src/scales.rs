@@ -13,8 +13,8 @@ use crate::{cluster::Cluster, model::Board};
 const MAX_SCALES: usize = 100;
 /// Time between two searches for rows that need a scale.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
-/// A scale is read again after this time at the earliest, so a row costs at most four requests for
-/// the scale a minute and, if the target lacks pods, four for the target.
+/// A scale is read again after this time at the earliest. A row therefore costs at most four
+/// requests a minute for the scale. If the target lacks pods, it costs four more for the target.
 const MIN_AGE: SignedDuration = SignedDuration::from_secs(15);
 /// A page that opens doesn't show an older scale: nothing was read while no page was open.
 pub(crate) const MAX_AGE: SignedDuration = SignedDuration::from_secs(30);

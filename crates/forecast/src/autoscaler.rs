@@ -16,8 +16,10 @@ use crate::trace::Trace;
 /// integers, and rounding errors must be small.
 const MILLI_PER_POD: i64 = 1_000_000;
 const MINUTES_PER_HOUR: f64 = 60.0;
-/// The maximum of modelled durations, in minutes.
-const MAX_MINUTES: usize = 24 * 60;
+/// The maximum of the durations of a [`Workload`], in minutes.
+const MAX_DURATION_MINUTES: usize = 24 * 60;
+/// The minutes before the measured ones in which a run reaches a steady state.
+const WARM_UP_MINUTES: usize = 24 * 60;
 /// The time between two decisions of a run.
 const SYNC_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 /// Differences of the load below this multiple of a pod's target are rounding errors.
@@ -165,8 +167,7 @@ impl<'a> Runner<'a> {
         let mut replicas = 0;
         let (mut min, mut max) = (self.workload.min_replicas, self.workload.max_replicas);
         let mut bounds_changes = self.workload.bounds_changes.iter().peekable();
-        // One day is enough for the autoscaler to reach a steady state.
-        for minute in self.first.saturating_sub(MAX_MINUTES)..loads.len() {
+        for minute in self.first.saturating_sub(WARM_UP_MINUTES)..loads.len() {
             let is_due = |change: &&BoundsChange| change.at <= self.trace.time(minute);
             while let Some(BoundsChange { bounds, .. }) = bounds_changes.next_if(is_due) {
                 (min, max) = (bound(bounds.min_replicas), bound(bounds.max_replicas));
@@ -242,10 +243,10 @@ fn milli(pods: f64) -> MilliValue {
     MilliValue::from_milli((pods * MILLI_PER_POD as f64).round() as i64)
 }
 
-/// A duration in whole minutes, rounded up, at most [`MAX_MINUTES`].
+/// A duration in whole minutes, rounded up, at most [`MAX_DURATION_MINUTES`].
 pub(crate) fn minutes(time: SignedDuration) -> usize {
     let seconds = usize::try_from(time.as_secs()).unwrap_or_default();
-    seconds.div_ceil(60).min(MAX_MINUTES)
+    seconds.div_ceil(60).min(MAX_DURATION_MINUTES)
 }
 
 /// Adds a number to the newest ones, and drops the oldest if there are more than `max_len`.

@@ -95,7 +95,7 @@ pub struct ForecastInput<'a> {
     pub horizon: SignedDuration,
     /// The time zone for days, weeks and daylight saving time.
     pub zone: &'a TimeZone,
-    /// Usually the one that was the best on past days.
+    /// The model, usually the one whose forecasts had the smallest errors in the past week.
     pub model: Model,
 }
 

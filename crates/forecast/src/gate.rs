@@ -18,6 +18,7 @@ use crate::{
 const MINUTES_PER_DAY: usize = 24 * 60;
 /// The maximum number of days that are measured.
 const MEASURED_DAYS: usize = 14;
+/// The minimum number of days that are measured. With fewer, the gate doesn't decide.
 const MIN_MEASURED_DAYS: usize = 3;
 /// The minimum number of days before the measured ones, from which forecasts learn.
 const MIN_LEARNED_DAYS: usize = 7;
@@ -28,16 +29,16 @@ const MIN_SKILL: f64 = 0.01;
 /// Forecasts must avoid at least a fifth of the overload. A smaller benefit isn't worth their
 /// occasional errors.
 const MAX_OVERLOAD_RATIO: f64 = 0.8;
-/// Forecasts that avoid less overload than that must avoid at least half of the unserved load,
-/// without adding overload. After a short rise, the number of minutes with overload is small, and
-/// depends on the second at which the load rises.
+/// Forecasts that avoid less overload must avoid at least half of the unserved load, without adding
+/// overload. After a short rise, the number of minutes with overload is small, and depends on the
+/// second at which the load rises.
 const MAX_EXCESS_RATIO: f64 = 0.5;
 /// The gate stays closed if there is overload for less than this share of the time.
 const MIN_OVERLOAD: f64 = 0.0005;
 /// An unknown capacity of a pod is assumed to be the load that reactive autoscaling exceeds for
 /// this share of the time.
 const ASSUMED_OVERLOAD: f64 = 0.02;
-/// Steps of the binary search for the target with a given cost.
+/// The number of steps of the binary search for the target with a given cost.
 const TARGET_STEPS: usize = 14;
 /// The lowest target that is tried, as a share of the configured one.
 const LOWEST_TARGET: f64 = 0.1;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 
 /// The length of a bucket in seconds.
-pub const BUCKET_SECONDS: i64 = 300;
+pub(crate) const BUCKET_SECONDS: i64 = 300;
 const BUCKETS_PER_DAY: usize = 288;
 /// The maximum number of days in a history or trace. The gate uses 28: two weeks that it measures,
 /// and the two weeks before them that forecasts read.

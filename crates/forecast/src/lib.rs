@@ -52,7 +52,7 @@ pub use self::{
     gate::{
         Backtest, Comparison, GateDecision, GateSettings, decide, first_measured, overload_ratio,
     },
-    history::{BUCKET_SECONDS, History, MAX_DAYS},
+    history::{History, MAX_DAYS},
     model::ModelChoice,
     trace::Trace,
 };

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::history::{History, MAX_DAYS, as_f32};
 
-const MINUTE: i64 = 60;
+const MINUTE_SECONDS: i64 = 60;
 /// The longest time between two samples that is interpolated. Longer times are gaps.
 const MAX_GAP_MINUTES: usize = 120;
 const MAX_MINUTES: usize = MAX_DAYS * 24 * 60;
@@ -12,6 +12,7 @@ const MAX_MINUTES: usize = MAX_DAYS * 24 * 60;
 /// A recorded load, for checks on the past. It has one value for each minute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
+    /// The number of the first minute, counted from 1970.
     start: i64,
     /// The load of each minute. NaN in gaps.
     loads: Vec<f32>,
@@ -26,7 +27,7 @@ impl Trace {
         let mut trace = Self { start: 0, loads: Vec::new() };
         let (mut sum, mut count) = (0.0, 0_u32);
         for (at, load) in samples {
-            let minute = at.as_second().div_euclid(MINUTE);
+            let minute = at.as_second().div_euclid(MINUTE_SECONDS);
             if !load.is_finite() || load < 0.0 {
                 continue;
             }
@@ -91,7 +92,7 @@ impl Trace {
     /// The time of a minute's end, when its load is known.
     pub fn time(&self, minute: usize) -> Timestamp {
         let minute = self.start + i64::try_from(minute).unwrap_or(i64::MAX) + 1;
-        Timestamp::from_second(minute.saturating_mul(MINUTE)).unwrap_or(Timestamp::MAX)
+        Timestamp::from_second(minute.saturating_mul(MINUTE_SECONDS)).unwrap_or(Timestamp::MAX)
     }
 
     /// The load of a minute. `None` in gaps.

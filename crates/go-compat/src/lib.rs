@@ -21,6 +21,23 @@ pub mod regex;
 pub mod template;
 pub mod yaml;
 
+use std::sync::LazyLock;
+
+use ::regex::Regex;
+
+/// Whether a character can be part of a name in Go: an underscore, a letter (`unicode.IsLetter`) or
+/// a decimal digit (`unicode.IsDigit`).
+pub(crate) fn is_word_char(char: char) -> bool {
+    /// `char::is_alphanumeric` also accepts numbers such as `Ⅳ` and `²`, and marks.
+    static LETTER_OR_DIGIT: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"[\p{L}\p{Nd}]").ok());
+    if char.is_ascii() {
+        return char == '_' || char.is_ascii_alphanumeric();
+    }
+    let class = LETTER_OR_DIGIT.as_ref();
+    class.is_some_and(|class| class.is_match(char.encode_utf8(&mut [0; 4])))
+}
+
 /// Truncates a number. `None` if it is NaN or out of range, which Go on amd64 converts to the
 /// smallest integer.
 #[must_use]
@@ -41,4 +58,20 @@ pub enum Compat {
     Off,
     /// Behaves like the reference.
     Reference,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn word_characters_are_those_of_go() {
+        for char in ['_', 'a', '9', 'é', '語', '\u{663}'] {
+            assert!(is_word_char(char), "{char:?}");
+        }
+        // The last ones are a letter number, another number, and an alphabetic mark.
+        for char in ['-', '.', 'Ⅳ', '²', '\u{345}'] {
+            assert!(!is_word_char(char), "{char:?}");
+        }
+    }
 }

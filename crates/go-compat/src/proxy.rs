@@ -205,13 +205,21 @@ mod tests {
     #[rstest]
     #[case("https://api:6443", &[], None)]
     #[case("https://api:6443", &[("HTTPS_PROXY", "")], None)]
-    #[case("https://api:6443", &[("HTTPS_PROXY", PROXY)], Some("HTTPS_PROXY http://proxy.example:3128"))]
+    #[case(
+        "https://api:6443",
+        &[("HTTPS_PROXY", PROXY)],
+        Some("HTTPS_PROXY http://proxy.example:3128")
+    )]
     #[case("https://api", &[("https_proxy", PROXY)], Some("https_proxy http://proxy.example:3128"))]
     #[case("https://api", &[("HTTPS_PROXY", "https://p")], Some("HTTPS_PROXY https://p"))]
     #[case("https://api", &[("HTTPS_PROXY", "p:3128")], Some("HTTPS_PROXY http://p:3128"))]
     #[case("https://api", &[("HTTPS_PROXY", "me:pw@p:31")], Some("HTTPS_PROXY http://p:31"))]
     #[case("https://api", &[("HTTPS_PROXY", "socks5h://p")], Some("HTTPS_PROXY socks5://p:1080"))]
-    #[case("https://api", &[("HTTPS_PROXY", "socks5://me:pw@[::1]")], Some("HTTPS_PROXY socks5://[::1]:1080"))]
+    #[case(
+        "https://api",
+        &[("HTTPS_PROXY", "socks5://me:pw@[::1]")],
+        Some("HTTPS_PROXY socks5://[::1]:1080")
+    )]
     #[case("https://api", &[("HTTPS_PROXY", "socks5://p:80")], Some("HTTPS_PROXY socks5://p:80"))]
     #[case("https://api", &[("HTTP_PROXY", PROXY)], None)]
     #[case("http://api", &[("HTTPS_PROXY", PROXY)], None)]

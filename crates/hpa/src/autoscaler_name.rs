@@ -16,7 +16,7 @@ use crate::{
 /// The maximum number of autoscalers of a namespace, or of namespaces, that an error names. If
 /// there are more, the error has only their number.
 const MAX_NAMES: usize = 5;
-/// The maximum number of autoscalers of files that an error names.
+/// The maximum number of autoscalers in files that an error names.
 const MAX_DESCRIPTIONS: usize = 20;
 
 /// The names of the resource, as kubectl accepts them. A group or a version may follow.
@@ -24,7 +24,7 @@ const RESOURCE_NAMES: [&str; 2] = ["horizontalpodautoscaler", hpa_calc::crd::PLU
 /// The short name of the resource, which a namespace may have as well.
 const SHORT_RESOURCE_NAME: &str = "hpa";
 
-/// An autoscaler of a cluster.
+/// The name of an autoscaler in a cluster.
 #[derive(Debug)]
 pub(crate) struct AutoscalerName {
     pub(crate) key: HpaKey,
@@ -59,8 +59,8 @@ impl AutoscalerName {
         Self { key, ..self }
     }
 
-    /// Reads the autoscaler. If it doesn't exist, the error says that the other API has it or that
-    /// its API isn't served, or names other autoscalers if they can be listed.
+    /// Reads the autoscaler. If it doesn't exist, the error names the cause: the other API has it,
+    /// or its API isn't served. Otherwise, it names other autoscalers, if they can be listed.
     pub(crate) async fn read(&self, client: &Client) -> anyhow::Result<Value> {
         let HpaKey { api, namespace, name } = &self.key;
         let error = match get_object(client, &self.path_in(*api)).await {
@@ -155,8 +155,8 @@ impl AutoscalerName {
 /// set.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NameParts<'a> {
-    /// Whether the argument is `rhpa/NAMESPACE/NAME`, as conditions and logs name autoscalers of
-    /// the custom API, or `rhpa/NAME` with the flag `--namespace`.
+    /// Whether the argument has the prefix of the custom API: `rhpa/NAMESPACE/NAME`, as in
+    /// conditions and logs, or `rhpa/NAME` with the flag `--namespace`.
     is_custom: bool,
     /// The namespace of the argument, else that of the flag.
     pub(crate) namespace: Option<&'a str>,
@@ -241,9 +241,9 @@ fn without_resource(argument: &str, names_resource: bool) -> &str {
 }
 
 /// Finds an autoscaler among objects from files. `argument` names it as [`NameParts`] describes.
-/// Without it, the files must have exactly one autoscaler in the namespace of the flag
-/// `--namespace`. Because `hpa` and `rhpa` are rarely namespaces, `hpa/NAME` and `rhpa/NAME` also
-/// find autoscalers of other namespaces if the namespaces `hpa` and `rhpa` have none of that name.
+/// Without an argument, the files must have exactly one autoscaler in the namespace of the flag
+/// `--namespace`. If the namespaces `hpa` and `rhpa` have no autoscaler of the name, `hpa/NAME` and
+/// `rhpa/NAME` find one of any namespace.
 pub(crate) fn find_in_files<'a>(
     objects: impl Iterator<Item = &'a Value>,
     argument: Option<&str>,

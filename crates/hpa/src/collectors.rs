@@ -8,7 +8,11 @@ use std::{
 
 use anyhow::{Context, bail};
 use futures::FutureExt;
-use hpa_calc::{HorizontalPodAutoscaler, event::EventType};
+use hpa_calc::{
+    HorizontalPodAutoscaler,
+    event::EventType,
+    report::{error_texts::NO_COLLECTOR_READS, reported_absence},
+};
 use hpa_collectors::{
     Clients, Compat, Environment,
     collection::{
@@ -21,7 +25,7 @@ use hpa_lease::{
     events::{ObjectReference, RecordedEvent},
 };
 use hpa_metrics::KubeObjects;
-use hpa_prometheus::client::Client;
+use hpa_prometheus::client::{Client, Settings};
 use jiff::Timestamp;
 use kube::Client as KubeClient;
 use prometheus::{
@@ -29,7 +33,7 @@ use prometheus::{
 };
 
 use crate::{
-    args::{CollectorArguments, PrometheusArguments, SourceArguments},
+    args::{CollectorArguments, PrometheusArguments, SourceArguments, to_std},
     prometheus_metrics::{ComputedMetrics, RequestMetrics},
 };
 
@@ -43,9 +47,9 @@ pub(crate) struct Scope {
 /// The sources of metrics in the controller's process that flags turn on, except for rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InProcessSources {
-    /// `--collectors`.
+    /// Whether `--collectors` is set.
     pub(crate) has_collectors: bool,
-    /// `--scaling-schedule`.
+    /// Whether `--scaling-schedule` is set.
     pub(crate) has_schedules: bool,
     /// The settings that the collectors have if they are on.
     pub(crate) settings: CollectionSettings,
@@ -69,6 +73,13 @@ impl InProcessSources {
     pub(crate) fn missing_flags(&self, collector: &str) -> &'static str {
         self.missing_flags.get(collector).copied().unwrap_or("--collectors")
     }
+}
+
+/// Whether the controller reported that nothing reads a metric, and has no collectors. Otherwise,
+/// its message would name them.
+pub(crate) fn lacks_collectors(hpa: &HorizontalPodAutoscaler, index: usize) -> bool {
+    let cause = reported_absence(hpa, index);
+    cause.is_some_and(|cause| !cause.contains(NO_COLLECTOR_READS))
 }
 
 /// An environment with all collectors, for commands that don't know the controller's flags. It has
@@ -99,22 +110,62 @@ impl Collectors {
     }
 }
 
+/// The clients of the Prometheus servers that collectors read.
+pub(crate) struct PrometheusClients {
+    /// The client of `--prometheus-url`.
+    default: Option<Client>,
+    /// The clients of the servers that annotations may name, by their aliases.
+    by_alias: BTreeMap<String, Client>,
+}
+
+impl PrometheusClients {
+    /// Creates the clients of `--additional-prometheus-server`.
+    pub(crate) fn new(
+        default: Option<Client>,
+        arguments: &CollectorArguments,
+        prometheus: &PrometheusArguments,
+        requests: &Arc<RequestMetrics>,
+    ) -> anyhow::Result<Self> {
+        let servers = &arguments.additional_prometheus_servers;
+        let urls = values_by_name("additional-prometheus-server", servers)?;
+        let mut tokens = values_by_name(
+            "additional-prometheus-server-token-file",
+            &arguments.additional_prometheus_server_token_files,
+        )?;
+        let mut by_alias = BTreeMap::new();
+        for (name, url) in urls {
+            let flag = || format!("--additional-prometheus-server {name}");
+            // The credentials of the default server must not be sent to other servers.
+            let mut settings = Settings::new(name, url).with_context(flag)?;
+            settings.query_timeout = to_std(prometheus.prometheus_query_timeout);
+            settings.ca_file.clone_from(&prometheus.prometheus_ca_file);
+            settings.token_file = tokens.remove(name).map(Into::into);
+            let client = Client::new(settings, requests.clone()).with_context(flag)?;
+            by_alias.insert(name.to_owned(), client);
+        }
+        if let Some(name) = tokens.keys().next() {
+            bail!("--additional-prometheus-server-token-file: there is no server {name}");
+        }
+        Ok(Self { default, by_alias })
+    }
+}
+
 /// Starts the watches that collectors need. Values are collected when they are queried.
-/// `prometheus` is the client of `--prometheus-url`, and `servers` has those of
-/// [`prometheus_servers`].
 pub(crate) fn start(
     arguments: &CollectorArguments,
     compat: Compat,
-    (prometheus, servers): (Option<Client>, BTreeMap<String, Client>),
+    PrometheusClients { default, by_alias }: PrometheusClients,
     client: &KubeClient,
     Scope { apis, namespace }: Scope,
     panics: &TaskPanics,
 ) -> anyhow::Result<Collectors> {
-    let settings = arguments.collection_settings(compat, prometheus.is_some());
+    // The settings have one file for each origin.
+    values_by_name("collector-credential", &arguments.collector_credentials)?;
+    let settings = arguments.collection_settings(compat, default.is_some());
     let objects = Arc::new(KubeObjects::new(client.clone()).with_namespace(namespace.clone()));
     let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
     let clients =
-        Clients::new(arguments.client_settings(compat, prometheus, servers), cluster.clone())
+        Clients::new(arguments.client_settings(compat, default, by_alias), cluster.clone())
             .context("unable to set up collectors")?;
     let counters = Counters::new()?;
     let collection = Arc::new(CollectedMetrics::new(
@@ -138,45 +189,29 @@ pub(crate) fn start(
     for collector in collection.status().keys() {
         counters.seconds.with_label_values(&[*collector]);
         for result in ["success", "error"] {
-            counters.collections.with_label_values(&[*collector, result]).inc_by(0);
+            counters.collections.with_label_values(&[*collector, result]);
         }
     }
     let metrics = collector_metrics(collection.clone())?.with_counters(counters.into_collectors());
     Ok(Collectors { collection, metrics, objects })
 }
 
-/// Creates clients of the Prometheus servers that annotations may name, by their aliases.
-pub(crate) fn prometheus_servers(
-    arguments: &CollectorArguments,
-    prometheus: &PrometheusArguments,
-    requests: &Arc<RequestMetrics>,
-) -> anyhow::Result<BTreeMap<String, Client>> {
-    let mut tokens: HashMap<&str, &str> = arguments
-        .additional_prometheus_server_token_files
-        .iter()
-        .map(|(name, path)| (name.as_str(), path.as_str()))
-        .collect();
-    let mut servers = BTreeMap::new();
-    for (name, url) in &arguments.additional_prometheus_servers {
-        let flag = || format!("--additional-prometheus-server {name}");
-        // The credentials of the default server must not be sent to other servers.
-        let mut settings = hpa_prometheus::client::Settings::new(name, url).with_context(flag)?;
-        settings.query_timeout = crate::args::to_std(prometheus.prometheus_query_timeout);
-        settings.ca_file.clone_from(&prometheus.prometheus_ca_file);
-        settings.token_file = tokens.remove(name.as_str()).map(Into::into);
-        let client = Client::new(settings, requests.clone()).with_context(flag)?;
-        if servers.insert(name.clone(), client).is_some() {
-            bail!("--additional-prometheus-server: {name} is given twice");
+/// The values of a repeated flag by their names. Fails if a name is given twice.
+fn values_by_name<'a>(
+    flag: &str,
+    values: &'a [(String, String)],
+) -> anyhow::Result<BTreeMap<&'a str, &'a str>> {
+    let mut by_name = BTreeMap::new();
+    for (name, value) in values {
+        if by_name.insert(name.as_str(), value.as_str()).is_some() {
+            bail!("--{flag}: {name} is given twice");
         }
     }
-    if let Some(name) = tokens.keys().next() {
-        bail!("--additional-prometheus-server-token-file: there is no server {name}");
-    }
-    Ok(servers)
+    Ok(by_name)
 }
 
-/// A task that records an event on each autoscaler whose annotations or metrics have problems, and
-/// again when the message or the leader changes.
+/// A task that records an event on each autoscaler whose annotations or metrics have problems. When
+/// the message or the leader changes, it records another event.
 pub(crate) fn problem_reporter(collection: Arc<CollectedMetrics>) -> LeaderTask {
     LeaderTask::new("reporter of collectors' problems", move |context| {
         let collection = collection.clone();
@@ -309,4 +344,39 @@ fn collector_metrics(collection: Arc<CollectedMetrics>) -> prometheus::Result<Co
             oldest.with_label_values(&labels).set(age);
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        args::{Arguments, Command},
+        kubectl::answering_client,
+    };
+
+    #[rstest]
+    #[case::server("--additional-prometheus-server", "eu=http://p")]
+    #[case::token("--additional-prometheus-server-token-file", "eu=/token")]
+    #[case::credential("--collector-credential", "eu=/token")]
+    #[tokio::test]
+    async fn name_must_not_be_given_twice(#[case] flag: &str, #[case] value: &str) {
+        let words = ["hpa", "run", flag, value, flag, value];
+        let Command::Run(run) = Arguments::parse_from(words).command else {
+            panic!("another command");
+        };
+        let requests = Arc::new(RequestMetrics::new().expect("metrics"));
+        let clients = PrometheusClients::new(None, &run.collectors, &run.prometheus, &requests);
+        let started = clients.and_then(|clients| {
+            let client = answering_client(|_| (404, json!({})));
+            let scope = Scope { apis: Vec::new(), namespace: None };
+            let panics = TaskPanics::default();
+            start(&run.collectors, Compat::Off, clients, &client, scope, &panics)
+        });
+        let error = started.err().expect("a name twice").to_string();
+        assert_eq!(error, format!("{flag}: eu is given twice"));
+    }
 }

@@ -1,4 +1,4 @@
-//! Creates the controller's options and the settings of decisions from flags.
+//! Creates the controller's options, the settings of decisions and the period of reads from flags.
 
 use std::time::Duration;
 

@@ -131,7 +131,7 @@ pub(crate) fn sarif<'a>(
 }
 
 /// The text with its first letter in upper case.
-fn capitalized(text: &str) -> String {
+pub(crate) fn capitalized(text: &str) -> String {
     let (first, rest) = text.split_at_checked(1).unwrap_or((text, ""));
     first.to_uppercase() + rest
 }

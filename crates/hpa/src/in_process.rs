@@ -17,7 +17,7 @@ use tracing::info;
 use crate::{
     args::{RunArguments, to_std},
     cached_pods::CachedPods,
-    collectors::{self, Collectors, Scope},
+    collectors::{self, Collectors, PrometheusClients, Scope},
     prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
     rules_source::refuse_invalid_rules,
 };
@@ -76,8 +76,8 @@ impl Sources {
         }
     }
 
-    /// The dependencies of a controller that reads the metrics of these sources in its process, and
-    /// all others from the metrics APIs.
+    /// The dependencies of a controller that reads metrics from these sources. It reads all other
+    /// metrics from the metrics APIs.
     pub(crate) fn dependencies(
         self,
         clients: Clients,
@@ -170,11 +170,11 @@ fn start_collection(
     if !arguments.cluster.namespaces.is_empty() {
         bail!("--collectors reads autoscalers and pods of all namespaces: leave out --namespace");
     }
-    let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
+    let servers = PrometheusClients::new(client, flags, &arguments.prometheus, requests)?;
     let Collectors { collection, metrics, objects } = collectors::start(
         flags,
         Compat::Off,
-        (client, servers),
+        servers,
         &clients.api,
         Scope { apis: arguments.cluster.autoscaler_api.apis(), namespace: None },
         panics,

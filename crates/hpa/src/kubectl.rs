@@ -6,7 +6,7 @@ mod objects;
 use std::error::Error;
 
 use anyhow::{Context, anyhow, bail};
-use hpa_calc::suggestions::is_similar;
+use hpa_calc::{go_text::truncate, suggestions::is_similar};
 use hpa_controller::k8s::{
     ClientConfig, ClientLimits, ClientSource, Clients, DeadlineExceeded, KubeconfigOverrides,
     RejectingServer,
@@ -24,7 +24,7 @@ use serde_json::Value;
 pub(crate) use self::{
     clock::{ApiServerClock, api_server_time, now},
     objects::{
-        get_object, get_pod, list, list_first_page, list_needed, listed_metrics,
+        get_object, get_pod, list, list_at_most, list_first_page, list_needed, listed_metrics,
         summarize_undecodable, unavailability,
     },
 };
@@ -37,6 +37,10 @@ use crate::{
 
 /// The maximum size of a response, in bytes.
 const MAX_BODY_BYTES: usize = 256 << 20;
+
+/// The maximum length of the message of a refusal, in characters. An aggregated API server may have
+/// written it.
+const MAX_MESSAGE_CHARS: usize = 2000;
 
 /// Creates clients of the cluster that the flags select. Sends no request.
 pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clients> {
@@ -145,12 +149,26 @@ pub(crate) fn forbidden(text: &str) -> anyhow::Error {
     Refusal { status: StatusCode::FORBIDDEN, text: text.to_owned() }.into()
 }
 
+/// A client of an API server that answers each path with this status and body.
+#[cfg(test)]
+pub(crate) fn answering_client(
+    answer: impl Fn(&str) -> (u16, Value) + Clone + Send + 'static,
+) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (status, body) = answer(request.uri().path());
+        let response = http::Response::builder().status(status);
+        std::future::ready(response.body(Body::from(body.to_string().into_bytes())))
+    });
+    Clients::from_service(service, &ClientLimits::default()).api
+}
+
 /// The message of a response that isn't a success, which is a `Status` or any text.
 fn refusal_text(head: &response::Parts, body: &[u8], path: &str) -> String {
     let message = match serde_json::from_slice::<Status>(body) {
         Ok(status) => status.message,
         Err(_) => String::from_utf8_lossy(body).trim().to_owned(),
     };
+    let message = truncate(message, MAX_MESSAGE_CHARS);
     let code = head.status.as_u16();
     match head.extensions.get::<RejectingServer>() {
         _ if message.is_empty() => {
@@ -248,6 +266,13 @@ mod tests {
         let error = get::<Value>(&client(status, body), "/api").await.expect_err("refused");
         assert_eq!(error.to_string(), expected);
         assert!(!error.is::<NoResponse>());
+    }
+
+    #[tokio::test]
+    async fn long_refusal_is_cut_off() {
+        let long = client(500, "x".repeat(2 * MAX_MESSAGE_CHARS).leak());
+        let error = get::<Value>(&long, "/api").await.expect_err("refused").to_string();
+        assert_eq!(error.chars().count(), MAX_MESSAGE_CHARS + 1, "with an ellipsis");
     }
 
     #[tokio::test]

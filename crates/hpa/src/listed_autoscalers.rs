@@ -50,11 +50,11 @@ pub(crate) struct ListedAutoscaler {
     pub(crate) unstored: Option<UnstoredStatus>,
     /// The number of the target's pods, if it was read.
     pub(crate) target_pods: Option<TargetPods>,
-    /// The latest activity of the controller, if its debug API was read.
+    /// The latest activity of the controller, by its debug API or else by its events.
     pub(crate) activity: AutoscalerActivity,
     /// The names of the other autoscalers of the target. Empty until [`set_other_autoscalers`].
     pub(crate) other_autoscalers: Vec<String>,
-    /// A sentence about others of the target whose bounds exclude its own.
+    /// A sentence about other autoscalers of the target whose bounds exclude those of this one.
     pub(crate) bounds_conflict: Option<String>,
 }
 
@@ -124,8 +124,8 @@ pub(crate) async fn list_all_autoscalers(
     Ok((all, scope))
 }
 
-/// Says that the autoscalers of a served API are not read, because of the `error` of listing them
-/// in one namespace, or in all if it is `None`.
+/// A sentence about a served API whose autoscalers are not read. `error` is that of listing them in
+/// `namespace`, or in all namespaces without it.
 fn describe_unread(api: AutoscalerApi, error: &anyhow::Error, namespace: Option<&str>) -> String {
     let reason = match namespace {
         _ if !kubectl::is_forbidden(error) => format!(": {}", error.root_cause()),
@@ -188,8 +188,8 @@ pub(crate) fn set_other_autoscalers(all: &mut [ListedAutoscaler], now: Timestamp
 }
 
 /// Sets the statuses that could not be stored. `unstored` has them by the names of autoscalers, and
-/// `failed` counts those of the whole cluster. Returns the count of the listed autoscalers, or
-/// `failed` if none are known.
+/// `failed` counts those of the whole cluster. Returns the count of those that are listed. If
+/// `unstored` is empty, returns `failed`.
 pub(crate) fn set_unstored_statuses(
     all: &mut [ListedAutoscaler],
     mut unstored: BTreeMap<String, UnstoredStatus>,
@@ -267,9 +267,9 @@ fn decode_all(api: AutoscalerApi, objects: &[Value]) -> (Vec<ListedAutoscaler>, 
     (autoscalers, kubectl::summarize_undecodable(&errors))
 }
 
-/// Reads the target's number of pods, and the reason if pods can't be created, for the autoscalers
-/// whose short reports need them: the status of an autoscaler has neither. If a read fails, they
-/// stay unknown.
+/// Reads the number of a target's pods, and the reason why pods can't be created. The status of an
+/// autoscaler has neither. Reads them only for the first [`MAX_SCALES`] autoscalers whose short
+/// reports need them. After a failed read, they stay unknown.
 pub(crate) async fn read_scales(
     client: &Client,
     timeout: Duration,
@@ -323,6 +323,7 @@ impl ListedAutoscaler {
         let surroundings = Surroundings {
             scale: target_pods.map(|pods| &pods.scale),
             replica_failure: target_pods.and_then(|pods| pods.replica_failure.as_deref()),
+            unschedulable_pods: self.activity.unschedulable_pods,
             last_decision: self.activity.last_decision.as_deref(),
             overwritten_scalings: self.activity.overwritten_scalings,
             other_autoscalers: &self.other_autoscalers,
@@ -346,24 +347,25 @@ impl ListedAutoscaler {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use hpa_calc::Scale;
-    use hpa_controller::k8s::{ClientLimits, Clients};
-    use http::{Request, Response};
-    use kube::client::Body;
     use rstest::rstest;
     use serde_json::json;
 
     use super::*;
+    use crate::kubectl::answering_client;
+
+    fn autoscaler(namespace: &str, name: &str) -> Value {
+        json!({
+            "metadata": { "namespace": namespace, "name": name },
+            "spec": {
+                "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": name },
+            },
+        })
+    }
 
     #[tokio::test]
     async fn forbidden_lists_name_the_flag_for_another_namespace() {
-        let forbidden = tower::service_fn(|_: Request<Body>| async {
-            let body = Body::from(br#"{"message":"not permitted"}"#.to_vec());
-            Ok::<_, Infallible>(Response::builder().status(403).body(body).expect("a response"))
-        });
-        let client = Clients::from_service(forbidden, &ClientLimits::default()).api;
+        let client = answering_client(|_| (403, json!({ "message": "not permitted" })));
         let message = async |namespace| {
             let flag = Some(AutoscalerApiArgument::Core);
             let listed = list_all_autoscalers(&client, flag, namespace).await;
@@ -380,11 +382,7 @@ mod tests {
 
     #[tokio::test]
     async fn list_of_an_api_that_is_not_served_names_the_command_for_it() {
-        let absent = tower::service_fn(|_: Request<Body>| async {
-            let body = Body::from(b"404 page not found".to_vec());
-            Ok::<_, Infallible>(Response::builder().status(404).body(body).expect("a response"))
-        });
-        let client = Clients::from_service(absent, &ClientLimits::default()).api;
+        let client = answering_client(|_| (404, json!("404 page not found")));
         let flag = Some(AutoscalerApiArgument::Custom);
         let error = list_all_autoscalers(&client, flag, None).await.err().expect("not served");
         let expected = "autoscaling.hpa-rs.dev/v2 is not installed (hpa crd prints its definition)";
@@ -401,24 +399,13 @@ mod tests {
         #[case] status: u16,
         #[case] reason: &str,
     ) {
-        let service = tower::service_fn(move |request: Request<Body>| async move {
-            let target = json!({ "kind": "Deployment", "name": "web" });
-            let autoscaler = json!({
-                "metadata": { "namespace": "shop", "name": "web" },
-                "spec": { "maxReplicas": 3, "scaleTargetRef": target },
-            });
-            let (status, body) = match request.uri().path() {
-                "/apis/autoscaling.hpa-rs.dev/v2" => (200, json!({})),
-                path if path.starts_with("/apis/autoscaling/v2/") => {
-                    (200, json!({ "metadata": {}, "items": [autoscaler] }))
-                }
-                _ => (status, json!({ "message": "out of order" })),
-            };
-            let body = Body::from(body.to_string().into_bytes());
-            let response = Response::builder().status(status).body(body);
-            Ok::<_, Infallible>(response.expect("a response"))
+        let client = answering_client(move |path| match path {
+            "/apis/autoscaling.hpa-rs.dev/v2" => (200, json!({})),
+            path if path.starts_with("/apis/autoscaling/v2/") => {
+                (200, json!({ "metadata": {}, "items": [autoscaler("shop", "web")] }))
+            }
+            _ => (status, json!({ "message": "out of order" })),
         });
-        let client = Clients::from_service(service, &ClientLimits::default()).api;
         let (listed, scope) = list_all_autoscalers(&client, None, namespace).await.expect("a list");
         assert_eq!(listed.len(), 1);
         let expected = format!("The autoscalers of autoscaling.hpa-rs.dev/v2 are not read{reason}");
@@ -427,22 +414,12 @@ mod tests {
 
     #[tokio::test]
     async fn own_namespace_is_listed_if_listing_all_is_forbidden() {
-        let service = tower::service_fn(|request: Request<Body>| async move {
-            let own = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
-            let target = json!({ "kind": "Deployment", "name": "web" });
-            let autoscaler = json!({
-                "metadata": { "namespace": "default", "name": "web" },
-                "spec": { "maxReplicas": 3, "scaleTargetRef": target },
-            });
-            let (status, body) = match request.uri().path() {
-                path if path == own => (200_u16, json!({ "metadata": {}, "items": [autoscaler] })),
-                _ => (403, json!({ "message": "not permitted" })),
-            };
-            let body = Body::from(body.to_string().into_bytes());
-            let response = Response::builder().status(status).body(body);
-            Ok::<_, Infallible>(response.expect("a response"))
+        let client = answering_client(|path| match path {
+            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers" => {
+                (200, json!({ "metadata": {}, "items": [autoscaler("default", "web")] }))
+            }
+            _ => (403, json!({ "message": "not permitted" })),
         });
-        let client = Clients::from_service(service, &ClientLimits::default()).api;
         let flag = Some(AutoscalerApiArgument::Core);
         let (listed, scope) = list_all_autoscalers(&client, flag, None).await.expect("a list");
         let names: Vec<_> = listed.iter().map(|one| one.name.as_str()).collect();
@@ -463,22 +440,17 @@ mod tests {
     #[tokio::test]
     async fn deep_managed_fields_of_a_tenant_do_not_hide_the_autoscalers_of_others() {
         let deep = (0..200).fold(json!({}), |inner, _| json!({ "f:a": inner }));
-        let autoscaler = |namespace, fields: &Value| {
-            let entry = json!({ "manager": "hpa-controller", "subresource": "status",
-                "time": "2026-01-01T00:00:00Z", "fieldsV1": fields });
-            let target = json!({ "kind": "Deployment", "name": "web" });
-            json!({
-                "metadata": { "namespace": namespace, "name": "web", "managedFields": [entry] },
-                "spec": { "maxReplicas": 3, "scaleTargetRef": target },
-            })
+        let managed = |namespace, fields: Value| {
+            let mut object = autoscaler(namespace, "web");
+            object["metadata"]["managedFields"] = json!([{
+                "manager": "hpa-controller", "subresource": "status",
+                "time": "2026-01-01T00:00:00Z", "fieldsV1": fields,
+            }]);
+            object
         };
-        let items = [autoscaler("evil", &deep), autoscaler("shop", &json!({}))];
-        let list = json!({ "metadata": {}, "items": items }).to_string();
-        let service = tower::service_fn(move |_: Request<Body>| {
-            let body = Body::from(list.clone().into_bytes());
-            async { Ok::<_, Infallible>(Response::new(body)) }
-        });
-        let client = Clients::from_service(service, &ClientLimits::default()).api;
+        let items = [managed("evil", deep), managed("shop", json!({}))];
+        let list = json!({ "metadata": {}, "items": items });
+        let client = answering_client(move |_| (200, list.clone()));
         let listed = list_autoscalers(&client, AutoscalerApi::Core, None).await.expect("a list");
         let names: Vec<_> = listed.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["evil/web", "shop/web"]);
@@ -488,20 +460,16 @@ mod tests {
 
     #[test]
     fn status_that_is_not_stored_is_not_judged() {
-        let autoscaler = |name| {
-            let target = json!({ "kind": "Deployment", "name": name });
+        let failing = |name| {
             let condition = json!({
                 "type": "AbleToScale", "status": "False", "reason": "FailedGetScale",
                 "message": "old failure",
             });
-            let object = json!({
-                "metadata": { "namespace": "shop", "name": name },
-                "spec": { "maxReplicas": 3, "scaleTargetRef": target },
-                "status": { "conditions": [condition] },
-            });
+            let mut object = autoscaler("shop", name);
+            object["status"] = json!({ "conditions": [condition] });
             ListedAutoscaler::decode(AutoscalerApi::Core, &object).expect("an autoscaler")
         };
-        let mut all = ["web", "api"].map(autoscaler);
+        let mut all = ["web", "api"].map(failing);
         let of_cluster = FailedStatusWrites { autoscalers: 2, error: "cannot patch".to_owned() };
         let mut set = |failure: Option<&str>, errors: &[(&str, &str)]| {
             let unstored = errors.iter().map(|(name, error)| {
@@ -533,8 +501,12 @@ mod tests {
     /// The status doesn't say why pods don't count or don't exist.
     #[test]
     fn autoscaler_that_waits_for_pods_has_the_cause_of_the_controller_or_of_the_target() {
-        let condition = |name: &str, status: &str, reason: &str| json!({ "type": name, "status": status, "reason": reason, "message": "" });
-        let metric = |part: &str, target: Value| json!({ "type": "Resource", "resource": { "name": "cpu", part: target } });
+        let condition = |name: &str, status: &str, reason: &str| -> Value {
+            json!({ "type": name, "status": status, "reason": reason, "message": "" })
+        };
+        let metric = |part: &str, target: Value| -> Value {
+            json!({ "type": "Resource", "resource": { "name": "cpu", part: target } })
+        };
         let target = json!({ "type": "Utilization", "averageUtilization": 60 });
         let value = json!({ "averageUtilization": 90, "averageValue": "100m" });
         let object = json!({
@@ -559,10 +531,13 @@ mod tests {
             one.short_report(&Settings::default(), &SettingPolicy::default()).sentence
         };
         let decision = "6 pods match the selector".to_owned();
-        let activity =
-            AutoscalerActivity { last_decision: Some(decision.clone()), overwritten_scalings: 3 };
+        let activity = AutoscalerActivity {
+            last_decision: Some(decision.clone()),
+            unschedulable_pods: None,
+            overwritten_scalings: 3,
+        };
         set_activities(&mut all, [("shop/web".to_owned(), activity)].into());
-        let overwritten = "another client has changed the replicas after 3 scalings";
+        let overwritten = "another client has changed the replicas after at least 3 scalings";
         assert_eq!(sentence(&all[0]), format!("{decision}; {overwritten}"));
         all[0].activity.overwritten_scalings = 0;
         let scale = Scale { spec_replicas: 4, status_replicas: 3, selector: "app=web".into() };
@@ -575,16 +550,14 @@ mod tests {
     #[test]
     fn undecodable_autoscaler_does_not_hide_the_others() {
         let end = "9999-12-31T23:59:59Z";
-        let autoscaler = |name, last_scale_time: Value| {
-            json!({
-                "metadata": { "namespace": "shop", "name": name, "managedFields": [
-                    { "manager": "kubectl", "subresource": "status", "time": end },
-                ] },
-                "spec": { "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": name } },
-                "status": { "lastScaleTime": last_scale_time },
-            })
+        let scaled_at = |name, last_scale_time: Value| {
+            let mut object = autoscaler("shop", name);
+            object["metadata"]["managedFields"] =
+                json!([{ "manager": "kubectl", "subresource": "status", "time": end }]);
+            object["status"] = json!({ "lastScaleTime": last_scale_time });
+            object
         };
-        let objects = [autoscaler("evil", end.into()), autoscaler("web", Value::Null)];
+        let objects = [scaled_at("evil", end.into()), scaled_at("web", Value::Null)];
         let (decoded, warning) = decode_all(AutoscalerApi::Core, &objects);
         let names: Vec<_> = decoded.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["shop/web"]);

@@ -17,6 +17,7 @@
 //!   for other subcommands
 //! - `autoscaler_name`, `listed_autoscalers`: the autoscaler that a command names, or all of them
 //! - `liveness`: the controllers that stored statuses, and whether any acts on the autoscalers
+//! - `overwritten_events`: the controller's events about overwritten scalings
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
 //! - `findings`: findings of `lint` and `rules check` as JSON and SARIF
 //! - `terminal`, `plugin_completion`: output, and completion for `kubectl hpa`
@@ -48,6 +49,7 @@ mod logging;
 mod man;
 mod manifests;
 mod metric_reader;
+mod overwritten_events;
 mod plugin_completion;
 mod prometheus_metrics;
 mod recommend;

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::{
     args::SourceArguments,
     cached_pods::{CachedPods, FetchedPods},
-    collectors::{self, Collectors, Scope},
+    collectors::{self, Collectors, PrometheusClients, Scope},
     prometheus_metrics::RequestMetrics,
     rules_source, scaling_schedules,
 };
@@ -53,9 +53,9 @@ impl MetricReader {
         mut coalescing: CoalescingSettings,
     ) -> anyhow::Result<Self> {
         arguments.warn_of_unused_flags();
-        let mut limits = ClientSettings::default();
-        limits.request_timeout = request_timeout;
-        let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
+        let mut settings = ClientSettings::default();
+        settings.request_timeout = request_timeout;
+        let apis = KubeMetricsClient::new(clients.metrics.clone(), settings);
         let kinds = KindMapper::new(mapper, request_timeout);
         let pods = Arc::new(FetchedPods::default());
         let rules = rules_source::create_from_flags(
@@ -145,8 +145,8 @@ fn start_collectors(
     }
     let requests = Arc::new(RequestMetrics::new()?);
     let client = rules.prometheus.client(requests.clone())?;
-    let servers = collectors::prometheus_servers(flags, &rules.prometheus, &requests)?;
-    let (prometheus, panics) = ((client, servers), TaskPanics::default());
-    let started = collectors::start(flags, Compat::Off, prometheus, &clients.api, scope, &panics);
+    let servers = PrometheusClients::new(client, flags, &rules.prometheus, &requests)?;
+    let panics = TaskPanics::default();
+    let started = collectors::start(flags, Compat::Off, servers, &clients.api, scope, &panics);
     started.context("--collectors").map(Some)
 }

@@ -164,7 +164,10 @@ mod tests {
     #[case::value_after_a_space(&["explain", "web", "-o", ""], &["text", "json", "yaml"])]
     #[case::value_of_a_long_flag(&["explain", "--output", "y"], &["yaml"])]
     #[case::value_after_an_equals_sign(&["lint", "--output=s"], &["--output=sarif"])]
-    #[case::value_named_like_a_subcommand(&["--help", "explain", "-n", "lint", "--watc"], &["--watch"])]
+    #[case::value_named_like_a_subcommand(
+        &["--help", "explain", "-n", "lint", "--watc"],
+        &["--watch"]
+    )]
     #[case::boolean_after_an_equals_sign(&["lint", "--collectors=f"], &["--collectors=false"])]
     #[case::flag_after_a_boolean(&["lint", "--collectors", "--output", "s"], &["sarif"])]
     #[case::started_flag_after_a_boolean(&["lint", "--collectors", "--outp"], &["--output"])]

@@ -14,7 +14,7 @@ use hpa_calc::{
     shell::{quote, quote_always},
 };
 use hpa_simulate::{
-    MAX_PODS, Variant,
+    MAX_PODS, Run, Variant,
     recommend::{Choice, Recommendation, Score, SearchOptions, recommend},
     report::{format_duration, percent, relative_change},
 };
@@ -50,34 +50,13 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
         let runs = simulate(slice::from_ref(base), false);
         let (_, run) = runs.into_iter().next().context("the scenario is empty")?;
         let run_time = started.elapsed();
-        ensure!(
-            !run.exceeds_pod_limit,
-            "{}: the autoscaler scales to more than {MAX_PODS} replicas, but a simulation has at \
-             most that many pods",
-            file_name(file)
-        );
-        ensure!(
-            base.may_scale(),
-            "{}: the autoscaler is paused or in a dry run: remove that setting from the scenario",
-            file_name(file)
-        );
-        // No settings can make up for a metric without a value.
-        ensure!(
-            run.absent_metrics.is_empty(),
-            "{}: the scenario lacks metrics of the autoscaler: {}",
-            file_name(file),
-            run.absent_metrics.join(", ")
-        );
-        ensure!(
-            !run.reconciles.never_decided(),
-            "{}: the autoscaler never decided: {}",
-            file_name(file),
-            run.main_problem().unwrap_or_default()
-        );
+        ensure_is_improvable(base, &run).with_context(|| file_name(file))?;
         let recommendation = search(base, arguments, run_time);
         has_suggestions &= recommendation.suggested.is_some();
-        if !base.caution.is_empty() && arguments.output != RecommendationFormat::Text {
-            terminal::warn(format!("{}: {}", file_name(file), base.caution));
+        if let Some(caution) = &base.caution
+            && arguments.output != RecommendationFormat::Text
+        {
+            terminal::warn(format!("{}: {caution}", file_name(file)));
         }
         let separator = if index > 0 { "\n" } else { "" };
         match arguments.output {
@@ -99,6 +78,30 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
     Ok(if has_suggestions { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Fails if no settings can improve the autoscaler. `run` is a simulation of its own settings.
+fn ensure_is_improvable(base: &Variant, run: &Run) -> anyhow::Result<()> {
+    ensure!(
+        !run.exceeds_pod_limit,
+        "the autoscaler scales to more than {MAX_PODS} replicas, but a simulation has at most that \
+         many pods"
+    );
+    ensure!(
+        base.may_scale(),
+        "the autoscaler is paused or in a dry run: remove that setting from the scenario"
+    );
+    ensure!(
+        run.absent_metrics.is_empty(),
+        "the scenario lacks metrics of the autoscaler: {}",
+        run.absent_metrics.join(", ")
+    );
+    ensure!(
+        !run.reconciles.never_decided(),
+        "the autoscaler never decided: {}",
+        run.main_problem().unwrap_or_default()
+    );
+    Ok(())
+}
+
 /// Searches for settings. `run_time` is the time that a run took, on one core.
 fn search(base: &Variant, arguments: &RecommendArguments, run_time: Duration) -> Recommendation {
     let options = SearchOptions {
@@ -112,7 +115,7 @@ fn search(base: &Variant, arguments: &RecommendArguments, run_time: Duration) ->
     let cores = available_parallelism().map_or(1.0, |cores| cores.get() as f64);
     let expected = Duration::try_from_secs_f64(run_time.as_secs_f64() * runs / cores);
     let expected = expected.unwrap_or(Duration::MAX);
-    if let Some(warning) = about_long_search(options.candidates, expected) {
+    if let Some(warning) = long_search_warning(options.candidates, expected) {
         terminal::warn(warning);
     }
     let progress = Progress::new(runs, "runs").expecting(expected);
@@ -127,8 +130,9 @@ fn search(base: &Variant, arguments: &RecommendArguments, run_time: Duration) ->
     recommendation
 }
 
-/// A warning before a long search.
-fn about_long_search(candidates: usize, expected: Duration) -> Option<String> {
+/// A warning if a search takes longer than [`LONG_SEARCH`], with a number of candidates that takes
+/// that long.
+fn long_search_warning(candidates: usize, expected: Duration) -> Option<String> {
     if expected <= LONG_SEARCH {
         return None;
     }
@@ -198,8 +202,8 @@ fn resource_name(base: &Variant) -> &'static str {
 }
 
 fn text(base: &Variant, recommendation: &Recommendation) -> String {
-    let caution = escape_line(&base.caution);
-    let mut text = if caution.is_empty() { caution } else { caution + " " };
+    let caution = base.caution.as_deref().map(|caution| escape_line(caution) + " ");
+    let mut text = caution.unwrap_or_default();
     match &recommendation.suggested {
         Some(suggested) => {
             text += &suggestion_line(suggested, &recommendation.current);
@@ -287,7 +291,7 @@ mod tests {
 
     #[test]
     fn long_search_has_the_number_of_candidates_that_fits() {
-        let warning = |minutes| about_long_search(1000, Duration::from_mins(minutes));
+        let warning = |minutes| long_search_warning(1000, Duration::from_mins(minutes));
         assert_eq!(warning(10), None);
         let warning = warning(130).expect("a warning");
         let start = "the search takes about 2h10m: the time grows with that of the scenario. \

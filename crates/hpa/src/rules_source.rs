@@ -1,5 +1,5 @@
-//! Reads rules files, and creates metric sources from them for commands other than `hpa run` and
-//! `hpa adapter`.
+//! Reads and checks rules files, and creates metric sources from them. `hpa run` and `hpa adapter`
+//! create theirs on their own.
 
 use std::{path::Path, pin::pin, sync::Arc, time::Duration};
 

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::{
     api_client::{client_config, separate_client},
-    args::{ForecastingArguments, RunArguments, to_std},
+    args::{ForecastSourceArguments, RunArguments, to_std},
     controller_options::options,
     debug_api, in_process, kubectl, logging,
     replay::PrometheusPastLoads,
@@ -90,7 +90,7 @@ fn forecast_source(
     arguments: &RunArguments,
     rules: Option<Arc<PrometheusSource>>,
 ) -> anyhow::Result<ForecastSource> {
-    let ForecastingArguments { forecast_prometheus, forecast_time_zone: zone } =
+    let ForecastSourceArguments { forecast_prometheus, forecast_time_zone: zone } =
         &arguments.forecasts;
     let flags = &arguments.prometheus;
     let url = forecast_prometheus.as_ref().or(flags.prometheus_url.as_ref());
@@ -112,11 +112,11 @@ fn refusal(peer: &ActivePeer) -> String {
 }
 
 /// The file with the namespace of the pod.
-const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// The namespace of this pod. `None` outside a cluster.
 pub(crate) fn pod_namespace() -> Option<String> {
-    let text = std::fs::read_to_string(POD_NAMESPACE).ok()?;
+    let text = std::fs::read_to_string(POD_NAMESPACE_FILE).ok()?;
     Some(text.trim().to_owned())
 }
 

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc, time::Instant};
 
 use anyhow::{Context, bail};
-use hpa_calc::{HorizontalPodAutoscaler, explain::counted, report::error_texts::FORBIDDEN};
+use hpa_calc::{HorizontalPodAutoscaler, explain::counted};
 use hpa_controller::{
     Dependencies, Telemetry, TelemetryOptions,
     k8s::{ClientConfig, Clients},
@@ -21,13 +21,13 @@ use crate::{
     api_client::client_config,
     args::{AutoscalingArguments, ClusterArguments, ShadowReportArguments, to_std},
     controller_options::shared_options,
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName},
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseKey},
     kubectl, logging, signals, terminal,
 };
 
 /// Compares decisions for the time of `--for` or until a signal, then prints the report. The exit
-/// status is 1 with differences, and 2 if the comparison failed or could not have found a
-/// difference.
+/// status is 1 with differences, and 2 if the comparison failed, could not have found a difference,
+/// or found only scalings of the peer that differ and don't count.
 pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCode> {
     logging::start(&arguments.log)?;
     if let Some(warning) = short_comparison_warning(arguments) {
@@ -36,7 +36,8 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
     let (summary, length) = kubectl::block_on_threads(None, compare(arguments))?;
     let flags = describe_flags(&arguments.autoscaling);
     terminal::print(&format!("{}\n{flags}\n{summary}", headline(&summary, length)))?;
-    if inconclusive_reason(&summary).is_some() {
+    let is_uncertain = summary.different_count == 0 && summary.uncounted_scaling_count() > 0;
+    if is_uncertain || inconclusive_reason(&summary).is_some() {
         return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
     }
     match summary.different_count {
@@ -80,26 +81,37 @@ fn headline(summary: &Summary, length: SignedDuration) -> String {
         compared_autoscaler_count: compared,
         comparison_count,
         different_count: different,
+        unsettled_count: unsettled,
         rows,
         ..
     } = summary;
     let autoscalers = counted(*compared, "autoscaler");
     let counted_decisions = counted(*comparison_count, "decision");
+    let uncounted = match *unsettled {
+        0 => String::new(),
+        1 => "; 1 decision differed, but isn't counted".to_owned(),
+        _ => format!("; {unsettled} decisions differed, but aren't counted"),
+    };
+    let uncounted = match summary.uncounted_scaling_count() {
+        0 => uncounted,
+        scalings => format!("{uncounted} ({} of the peer)", counted(scalings, "scaling")),
+    };
     match inconclusive_reason(summary) {
         Some(reason) if *comparison_count == 0 => format!("nothing was compared: {reason}"),
         Some(reason) => {
             format!("{autoscalers} compared for {length:#}: no difference could be found: {reason}")
         }
-        None if *different == 0 && summary.inconclusive_autoscaler_count > 0 => {
-            let inconclusive = summary.inconclusive_autoscaler_count;
+        None if *different == 0 && !summary.inconclusive_autoscalers.is_empty() => {
+            let inconclusive = summary.inconclusive_autoscalers.len();
             format!(
                 "{autoscalers} compared for {length:#}: no difference in {} of them; \
-                 {inconclusive} could not show one",
+                 {inconclusive} could not show one{uncounted}",
                 compared.saturating_sub(inconclusive)
             )
         }
         None if *different == 0 => {
-            format!("{autoscalers} compared for {length:#}: no difference in {counted_decisions}")
+            let same = counted(comparison_count.saturating_sub(*unsettled), "decision");
+            format!("{autoscalers} compared for {length:#}: no difference in {same}{uncounted}")
         }
         None => {
             let verb = if rows.len() == 1 { "differs" } else { "differ" };
@@ -194,14 +206,15 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
 async fn read_peer_lease_holder(client: &Client, summary: &Summary) -> Option<String> {
     let (write, _) = summary.last_peer_write.as_ref()?;
     let lease = match write.manager.as_str() {
-        KUBE_CONTROLLER_MANAGER => LeaseName::built_in(),
-        manager => LeaseName::of_manager(manager)?,
+        KUBE_CONTROLLER_MANAGER => LeaseKey::built_in(),
+        manager => LeaseKey::of_manager(manager)?,
     };
     let holder = LeaseHolder::read(client, &lease).await.ok()?;
     (!holder.is_expired()).then(|| holder.host_name().to_owned())
 }
 
 /// Fails if autoscalers or pods can't be listed, or if the user may not read pod metrics or scales.
+/// Reads the first object of each list, and the scales of these autoscalers' targets.
 async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Result<()> {
     let in_namespace = |name: &String| format!("namespaces/{}/", kubectl::escape(name));
     let mut scopes: Vec<String> = cluster.namespaces.iter().map(in_namespace).collect();
@@ -231,11 +244,9 @@ async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Res
         // Only a missing permission counts. Other errors of this API don't matter to autoscalers
         // whose metrics come from another API.
         let api = "apis/metrics.k8s.io/v1beta1";
-        let pod_metrics = list(api, scope, "pods", "metrics of pods").await;
-        if let Err(error) = pod_metrics
-            && format!("{error:#}").contains(FORBIDDEN)
-        {
-            return Err(error);
+        match list(api, scope, "pods", "metrics of pods").await {
+            Err(error) if kubectl::is_forbidden(&error) => return Err(error),
+            _ => {}
         }
     }
     check_scales(client, cluster, autoscalers).await
@@ -270,7 +281,7 @@ mod tests {
     use hpa_controller::{
         HpaKey,
         k8s::{KubeconfigOverrides, StatusWrite},
-        shadow::DifferingAutoscaler,
+        shadow::{DifferingAutoscaler, ReportedDifference, UncountedScalings},
     };
     use rstest::rstest;
 
@@ -295,11 +306,18 @@ mod tests {
             key: HpaKey::new("shop", "web"),
             comparison_count: 40,
             different_count: decisions,
-            differences: Vec::new(),
-            ours: String::new(),
-            theirs: String::new(),
+            last: ReportedDifference::default(),
         };
         Summary { different_count: decisions, rows: vec![row; autoscalers], ..summary() }
+    }
+
+    fn summary_with_uncounted_scalings(scaling_count: u64) -> Summary {
+        let scalings = UncountedScalings {
+            key: HpaKey::new("shop", "web"),
+            scaling_count,
+            last: ReportedDifference::default(),
+        };
+        Summary { uncounted_scalings: vec![scalings], ..summary() }
     }
 
     #[test]
@@ -326,12 +344,32 @@ mod tests {
 
     #[rstest]
     #[case::same(summary(), "12 autoscalers compared for 10m: no difference in 480 decisions")]
+    #[case::uncounted_differences(
+        Summary { unsettled_count: 4, ..summary() },
+        "12 autoscalers compared for 10m: no difference in 476 decisions; 4 decisions differed, \
+         but aren't counted")]
     #[case::one(
         Summary { compared_autoscaler_count: 1, comparison_count: 1, ..summary() },
         "1 autoscaler compared for 10m: no difference in 1 decision")]
     #[case::some_inconclusive(
-        Summary { inconclusive_autoscaler_count: 2, ..summary() },
+        Summary { inconclusive_autoscalers: vec![HpaKey::new("shop", "web"); 2], ..summary() },
         "12 autoscalers compared for 10m: no difference in 10 of them; 2 could not show one")]
+    #[case::some_inconclusive_and_uncounted(
+        Summary {
+            inconclusive_autoscalers: vec![HpaKey::new("shop", "web"); 2],
+            unsettled_count: 4,
+            ..summary()
+        },
+        "12 autoscalers compared for 10m: no difference in 10 of them; 2 could not show one; 4 \
+         decisions differed, but aren't counted")]
+    #[case::uncounted_scalings(
+        Summary { unsettled_count: 4, ..summary_with_uncounted_scalings(3) },
+        "12 autoscalers compared for 10m: no difference in 476 decisions; 4 decisions differed, \
+         but aren't counted (3 scalings of the peer)")]
+    #[case::uncounted_scaling(
+        Summary { unsettled_count: 1, ..summary_with_uncounted_scalings(1) },
+        "12 autoscalers compared for 10m: no difference in 479 decisions; 1 decision differed, \
+         but isn't counted (1 scaling of the peer)")]
     #[case::different(
         summary_with_differences(2, 7),
         "2 of 12 autoscalers differ, in 7 of 480 decisions, compared for 10m"

@@ -38,7 +38,7 @@ struct TestedAutoscaler {
 fn recorded_autoscalers() -> Result<Vec<TestedAutoscaler>> {
     let path = repository_path("tests/conformance/hpa_admission.jsonl.gz");
     let lines = BufReader::new(GzDecoder::new(File::open(path)?)).lines();
-    let subject = |(index, line): (usize, std::io::Result<String>)| {
+    let autoscaler = |(index, line): (usize, std::io::Result<String>)| {
         let line: Value = serde_json::from_str(&line?)?;
         let object = json!({
             "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
@@ -46,13 +46,13 @@ fn recorded_autoscalers() -> Result<Vec<TestedAutoscaler>> {
         });
         Ok(TestedAutoscaler { origin: format!("hpa_admission line {}", index + 1), object })
     };
-    lines.enumerate().map(subject).collect()
+    lines.enumerate().map(autoscaler).collect()
 }
 
 /// The autoscalers in the files of a directory, without its subdirectories. Documents that are not
 /// YAML, such as templates, are left out.
 fn autoscalers_in(directory: &Path) -> Result<Vec<TestedAutoscaler>> {
-    let mut subjects = Vec::new();
+    let mut autoscalers = Vec::new();
     let mut paths: Vec<PathBuf> = fs::read_dir(directory)
         .with_context(|| directory.display().to_string())?
         .map(|entry| Ok(entry?.path()))
@@ -67,11 +67,11 @@ fn autoscalers_in(directory: &Path) -> Result<Vec<TestedAutoscaler>> {
             let Ok(object) = serde_saphyr::from_str::<Value>(document) else { continue };
             if object["kind"] == "HorizontalPodAutoscaler" {
                 let origin = format!("{}, document {}", path.display(), index + 1);
-                subjects.push(TestedAutoscaler { origin, object });
+                autoscalers.push(TestedAutoscaler { origin, object });
             }
         }
     }
-    Ok(subjects)
+    Ok(autoscalers)
 }
 
 /// The API server's reason for rejecting an object. `None` if it accepts the object.
@@ -119,23 +119,23 @@ fn lint_errors(directory: &Path) -> Result<Vec<(String, String)>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn lint_reports_errors_for_refused_autoscalers_only() -> Result<()> {
     let Some(assets) = assets::find_or_skip() else { return Ok(()) };
-    let mut subjects = recorded_autoscalers()?;
-    subjects.extend(autoscalers_in(&repository_path("examples/autoscalers"))?);
-    let own_count = subjects.len();
+    let mut autoscalers = recorded_autoscalers()?;
+    autoscalers.extend(autoscalers_in(&repository_path("examples/autoscalers"))?);
+    let own_count = autoscalers.len();
     if let Some(directory) = std::env::var_os("HPA_MANIFESTS") {
-        subjects.extend(autoscalers_in(Path::new(&directory))?);
+        autoscalers.extend(autoscalers_in(Path::new(&directory))?);
     }
     let (server, files) = (tempfile::tempdir()?, tempfile::tempdir()?);
-    for (index, subject) in subjects.iter().enumerate() {
-        fs::write(files.path().join(format!("{index:05}.json")), subject.object.to_string())?;
+    for (index, autoscaler) in autoscalers.iter().enumerate() {
+        fs::write(files.path().join(format!("{index:05}.json")), autoscaler.object.to_string())?;
     }
     let errors = lint_errors(files.path())?;
-    // The feature gate is on by default since Kubernetes 1.37.
+    // Before Kubernetes 1.37, the feature gate is off by default.
     let options = Options::new(&assets).flag("--feature-gates=HPAScaleToZero=true");
     let api = KubeApiserver::start(options, server.path()).await?;
     let client = api.client();
     let (mut differences, mut refused) = (Vec::new(), 0);
-    for (index, TestedAutoscaler { origin, object }) in subjects.iter().enumerate() {
+    for (index, TestedAutoscaler { origin, object }) in autoscalers.iter().enumerate() {
         let file = format!("{index:05}.json");
         let error = errors.iter().find(|(name, _)| *name == file).map(|(_, message)| message);
         let refusal = refusal_reason(&client, object).await?;
@@ -145,8 +145,8 @@ async fn lint_reports_errors_for_refused_autoscalers_only() -> Result<()> {
             differences.push(difference);
         }
     }
-    let extra = subjects.len() - own_count;
-    let count = subjects.len();
+    let extra = autoscalers.len() - own_count;
+    let count = autoscalers.len();
     println!("{count} autoscalers, {extra} of them of HPA_MANIFESTS; {refused} are refused");
     ensure!(
         differences.is_empty(),

@@ -23,7 +23,7 @@ use hpa_tests::{
     kube_apiserver::free_ports,
 };
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
@@ -40,6 +40,15 @@ fn start(served: &ServedTestbed, arguments: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program runs")
+}
+
+/// A testbed with the Deployment `web`, its two pods and its autoscaler.
+fn testbed_with_web(config: Config, metric: Value) -> Testbed {
+    let testbed = Testbed::new(config);
+    testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
+    testbed.apply_all((0..2).map(|index| objects::pod("web", index)));
+    testbed.apply_all([objects::hpa("web", 1..=4, [metric])]);
+    testbed
 }
 
 #[tokio::test]
@@ -107,14 +116,12 @@ async fn dead_api_server_is_reported_once_on_the_terminal() {
 #[tokio::test]
 async fn history_is_read_from_the_debug_api() {
     let metrics = Arc::new(SettableMetrics::new(60, 1));
-    let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
-    testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
-    testbed.apply_all((0..2).map(|index| objects::pod("web", index)));
-    testbed.apply_all([objects::hpa("web", 1..=4, [objects::cpu_metric(60)])]);
+    let config = Config { metrics: Some(metrics), ..Config::default() };
+    let testbed = testbed_with_web(config, objects::cpu_metric(60));
     let served = ServedTestbed::new(&testbed).await;
     let [port] = free_ports().expect("a port");
-    let port = format!("--debug-port={port}");
-    let flags = ["--debug-bind-address=127.0.0.1", &port, "--allow-other-controller"];
+    let debug_port = format!("--debug-port={port}");
+    let flags = ["--debug-bind-address=127.0.0.1", &debug_port, "--allow-other-controller"];
     let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
     let path = "/api/autoscaler?id=core/shop/web";
 
@@ -124,15 +131,15 @@ async fn history_is_read_from_the_debug_api() {
                    without leader election";
     session.read_until(path, missing).await;
 
-    let url = port.replace("--debug-port=", "http://127.0.0.1:");
-    let mut child = start(&served, &["--controller-url", &url]);
+    let url = format!("--controller-url=http://127.0.0.1:{port}");
+    let mut child = start(&served, &[&url]);
     let session = DashboardSession::log_in(&mut child).await;
     let view = session.read_until(path, "\"historyKnown\":true").await;
     assert!(view.contains("cpu is at 60% of requests, target 60%"), "{view}");
     session.read_until(path, "\"decisions\":[{\"from\":").await;
 }
 
-/// The controller lacks the right.
+/// The controller may not patch statuses.
 #[tokio::test]
 async fn statuses_that_can_not_be_stored_are_reported() {
     let refuse_status_writes = |request: &RequestInfo| {
@@ -142,14 +149,12 @@ async fn statuses_that_can_not_be_stored_are_reported() {
         let (reason, message) = ("Forbidden".to_owned(), "cannot patch".to_owned());
         Effect::Status { code: 403, reason, message, retry_after_seconds: None }.into()
     };
-    let testbed = Testbed::new(Config {
+    let config = Config {
         metrics: Some(Arc::new(SettableMetrics::new(60, 1))),
         interceptor: Some(Arc::new(refuse_status_writes)),
         ..Config::default()
-    });
-    testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
-    testbed.apply_all((0..2).map(|index| objects::pod("web", index)));
-    testbed.apply_all([objects::hpa("web", 1..=4, [objects::cpu_metric(60)])]);
+    };
+    let testbed = testbed_with_web(config, objects::cpu_metric(60));
     let served = ServedTestbed::new(&testbed).await;
     let [port] = free_ports().expect("a port");
     let debug_port = format!("--debug-port={port}");
@@ -229,11 +234,8 @@ async fn fake_prometheus(is_available: Arc<AtomicBool>) -> SocketAddr {
 
 #[tokio::test]
 async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
-    let testbed = Testbed::new(Config::default());
-    testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
-    testbed.apply_all((0..2).map(|index| objects::pod("web", index)));
     let metric = objects::pods_metric("http_requests_per_second", "10");
-    testbed.apply_all([objects::hpa("web", 1..=4, [metric])]);
+    let testbed = testbed_with_web(Config::default(), metric);
     let served = ServedTestbed::new(&testbed).await;
     let rules = served.dir.path().join("rules.yaml");
     std::fs::write(&rules, REQUEST_RULES).expect("a file");

@@ -199,9 +199,15 @@ fn proxy_in_the_environment_is_ignored() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
+/// The value of a variable that the introduction exports.
+fn exported_value<'a>(output: &'a str, variable: &str) -> &'a str {
+    let start = format!("export {variable}=");
+    let line = output.lines().find_map(|line| line.split_once(start.as_str()));
+    line.unwrap_or_else(|| panic!("no {variable} in {output}")).1
+}
+
 fn kubeconfig_in(output: &str) -> &str {
-    let line = output.lines().find_map(|line| line.split_once("KUBECONFIG="));
-    line.unwrap_or_else(|| panic!("no kubeconfig in {output}")).1
+    exported_value(output, "KUBECONFIG")
 }
 
 /// Reads up to the first line that contains `expected`. Returns all lines.
@@ -296,8 +302,7 @@ fn explain_reads_the_past_by_the_clock_of_the_demo() {
     let mut child = demo(&[]).spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let output = read_until(&mut lines, "api     stays at");
-    let url = output.lines().find_map(|line| line.split_once("HPA_CONTROLLER_URL="));
-    let url = url.unwrap_or_else(|| panic!("no URL in {output}")).1;
+    let url = exported_value(&output, "HPA_CONTROLLER_URL");
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
     command.args(["explain", "api", "--since", "5m"]).env("KUBECONFIG", kubeconfig_in(&output));
     let result = command.env("HPA_CONTROLLER_URL", url).output().expect("the binary runs");
@@ -313,8 +318,7 @@ fn explain_and_status_read_the_debug_api_of_the_demo() {
     let mut child = demo(&["--for", "2s", "--hold"]).spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let output = read_until(&mut lines, "On hold");
-    let url = output.lines().find_map(|line| line.split_once("HPA_CONTROLLER_URL="));
-    let url = url.unwrap_or_else(|| panic!("no URL in {output}")).1;
+    let url = exported_value(&output, "HPA_CONTROLLER_URL");
     let hpa = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
         command.args(arguments).env("KUBECONFIG", kubeconfig_in(&output));

@@ -126,7 +126,7 @@ fn missing_part_of_a_long_history_is_stated() {
     let forecast = || utf8(&forecast_file(&file, &["--target=1"]).stdout);
     assert!(!forecast().contains(sentence));
     let text = fs::read_to_string(&file).unwrap();
-    // Three days.
+    // Leave out three days.
     let is_kept = |(line, _): &(usize, &str)| !(1000..1864).contains(line);
     let kept: Vec<&str> = text.lines().enumerate().filter(is_kept).map(|(_, text)| text).collect();
     fs::write(&file, kept.join("\n")).unwrap();

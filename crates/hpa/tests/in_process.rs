@@ -83,7 +83,7 @@ impl Cluster {
     }
 
     async fn wait_for_replicas(&self, expected: i64) {
-        self.served.wait_for_replicas(&self.testbed, "web", expected).await;
+        self.served.wait_for_replicas("web", expected).await;
     }
 }
 
@@ -94,9 +94,9 @@ const USAGE_RULE: &str = "    containerQuery: sum(c{<<.LabelMatchers>>}) by (<<.
     containerLabel: container
 ";
 
-/// Answers the query of [`REQUEST_RULES`] with the load of each pod, and others without a sample.
-fn fake_prometheus(load: &RequestRate) -> Router {
-    let load = load.clone();
+/// Answers the query of [`REQUEST_RULES`] with the rate of each pod, and others without a sample.
+fn fake_prometheus(rate: &RequestRate) -> Router {
+    let rate = rate.clone();
     let series = json!([
         { "__name__": "http_requests_total", "namespace": NAMESPACE, "pod": "web-0", "code": "200" },
     ]);
@@ -106,7 +106,7 @@ fn fake_prometheus(load: &RequestRate) -> Router {
              by (pod)"
         );
         let is_expected = form.get("query") == Some(&expected);
-        let value = load.load(Ordering::SeqCst).to_string();
+        let value = rate.load(Ordering::SeqCst).to_string();
         let sample = |pod: &str| json!({ "metric": { "pod": pod }, "value": [1.0, value] });
         let samples = if is_expected { vec![sample("web-0"), sample("web-1")] } else { Vec::new() };
         prometheus_success(json!({ "resultType": "vector", "result": samples }))
@@ -118,26 +118,26 @@ fn fake_prometheus(load: &RequestRate) -> Router {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_per_second_scale_both_ways() {
-    let load = RequestRate::new(30.into());
-    let prometheus = serve(fake_prometheus(&load)).await;
+    let rate = RequestRate::new(30.into());
+    let prometheus = serve(fake_prometheus(&rate)).await;
     let cluster = Cluster::new().await;
     let url = format!("http://{prometheus}/prefix/");
     let _controller = cluster.start_controller(&url);
     cluster.wait_for_replicas(6).await;
-    load.store(5, Ordering::SeqCst);
+    rate.store(5, Ordering::SeqCst);
     cluster.wait_for_replicas(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn first_reconcile_follows_the_discovery() {
-    let load = RequestRate::new(30.into());
+    let rate = RequestRate::new(30.into());
     let slow_series = middleware::from_fn(async |request: Request, next: Next| {
         if request.uri().path().ends_with("/series") {
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
         next.run(request).await
     });
-    let prometheus = serve(fake_prometheus(&load).layer(slow_series)).await;
+    let prometheus = serve(fake_prometheus(&rate).layer(slow_series)).await;
     let cluster = Cluster::new().await;
     let _controller = cluster.start_controller(&format!("http://{prometheus}/prefix/"));
     cluster.wait_for_replicas(6).await;
@@ -304,8 +304,8 @@ async fn failure_of_prometheus_is_explained_with_its_flag_or_rule() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_of_rules_are_explained_and_linted() {
-    let load = RequestRate::new(10.into());
-    let url = format!("http://{}/prefix/", serve(fake_prometheus(&load)).await);
+    let rate = RequestRate::new(10.into());
+    let url = format!("http://{}/prefix/", serve(fake_prometheus(&rate)).await);
     let cluster = Cluster::new().await;
     let rules = cluster.served.dir.path().join("rules.yaml");
     fs::write(&rules, REQUEST_RULES).unwrap();
@@ -344,8 +344,8 @@ async fn metrics_of_rules_are_explained_and_linted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_per_second_of_a_real_prometheus_scale_both_ways() {
-    let load = RequestRate::new(30.into());
-    let application = serve(counting_application(&load)).await;
+    let rate = RequestRate::new(30.into());
+    let application = serve(counting_application(&rate)).await;
     let cluster = Cluster::new().await;
     let Some((_prometheus, url)) = start_prometheus(cluster.served.dir.path(), application) else {
         hpa_tests::programs::skip("prometheus", "there is no prometheus in PATH");
@@ -354,7 +354,7 @@ async fn requests_per_second_of_a_real_prometheus_scale_both_ways() {
     let _controller = cluster.start_controller(&url);
     cluster.wait_for_replicas(6).await;
     check_and_explain(&cluster, &url).await;
-    load.store(5, Ordering::SeqCst);
+    rate.store(5, Ordering::SeqCst);
     cluster.wait_for_replicas(1).await;
 }
 
@@ -533,12 +533,12 @@ rules:
 ";
 
 /// An application with a counter of requests for each pod.
-fn counting_application(load: &RequestRate) -> Router {
-    let load = load.clone();
+fn counting_application(rate: &RequestRate) -> Router {
+    let rate = rate.clone();
     let counted = Arc::new(parking_lot::Mutex::new((Instant::now(), 0.0)));
     let metrics = async move || {
         let mut counted = counted.lock();
-        let rate = u32::try_from(load.load(Ordering::SeqCst)).map_or(0.0, f64::from);
+        let rate = u32::try_from(rate.load(Ordering::SeqCst)).map_or(0.0, f64::from);
         counted.1 += counted.0.elapsed().as_secs_f64() * rate;
         counted.0 = Instant::now();
         let series = ["web-0", "web-1"].map(|pod| {

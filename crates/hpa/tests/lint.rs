@@ -3,7 +3,12 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 
-use std::{fs, path::Path, process::Command, sync::Arc};
+use std::{
+    fs, io,
+    path::Path,
+    process::{Command, Output},
+    sync::Arc,
+};
 
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
@@ -19,6 +24,13 @@ spec:
   maxReplicas: 5
 ";
 
+/// Standard output, standard error and the exit status.
+fn texts_and_status(output: io::Result<Output>) -> (String, String, Option<i32>) {
+    let output = output.expect("the program runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (text(output.stdout), text(output.stderr), output.status.code())
+}
+
 /// Runs a command with `input` as standard input. Returns standard output, standard error and the
 /// exit status.
 fn run_with_input(arguments: &[&str], input: &str) -> (String, String, Option<i32>) {
@@ -27,9 +39,7 @@ fn run_with_input(arguments: &[&str], input: &str) -> (String, String, Option<i3
     fs::write(&path, input).expect("a file");
     let input = fs::File::open(&path).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
-    let output = command.args(arguments).stdin(input).output().expect("the program runs");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (text(output.stdout), text(output.stderr), output.status.code())
+    texts_and_status(command.args(arguments).stdin(input).output())
 }
 
 #[test]
@@ -71,10 +81,7 @@ fn comparison_of_a_server_with_itself_has_a_warning() {
 /// Runs `hpa lint` in a directory. Returns standard output, standard error and the exit status.
 fn lint_files(directory: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
-    let output = command.current_dir(directory).arg("lint").args(arguments).output();
-    let output = output.expect("the program runs");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (text(output.stdout), text(output.stderr), output.status.code())
+    texts_and_status(command.current_dir(directory).arg("lint").args(arguments).output())
 }
 
 #[test]
@@ -163,9 +170,7 @@ fn file_to_convert_is_an_argument_a_flag_or_standard_input() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
         command.current_dir(directory.path()).arg("convert").args(arguments);
         let input = fs::File::open(&path).expect("a file");
-        let output = command.stdin(input).output().expect("the program runs");
-        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-        (text(output.stdout), text(output.stderr), output.status.code())
+        texts_and_status(command.stdin(input).output())
     };
     let converted = VALID.replace("autoscaling/v2", "autoscaling.hpa-rs.dev/v2");
     for arguments in [["web.yaml"].as_slice(), &["-f", "web.yaml"], &["-"], &[]] {
@@ -219,10 +224,7 @@ async fn autoscalers_of_a_namespace_are_read_without_files() {
     testbed.apply_all([hpa]);
     let served = ServedTestbed::new(&testbed).await;
     let lint = async |arguments: &[&str]| {
-        let output = served.command(env!("CARGO_BIN_EXE_hpa"), arguments).output().await;
-        let output = output.expect("the program runs");
-        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-        (text(output.stdout), text(output.stderr), output.status.code())
+        texts_and_status(served.command(env!("CARGO_BIN_EXE_hpa"), arguments).output().await)
     };
     for scope in [["-n", NAMESPACE].as_slice(), &["-A"]] {
         let (output, ..) = lint(&[&["lint"], scope].concat()).await;

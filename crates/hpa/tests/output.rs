@@ -1,5 +1,5 @@
-//! Tests of the output of commands: a command ends quietly if the reader closes the pipe, as `head`
-//! does, and no text from a cluster or a file looks like a separate line.
+//! Tests of the output of commands. A command ends quietly if the reader closes the pipe, as `head`
+//! does. No text from a cluster or a file looks like a separate line.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 

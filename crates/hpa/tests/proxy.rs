@@ -123,7 +123,7 @@ impl Server {
     }
 
     /// Writes a kubeconfig with the URL of a server, and optionally of a proxy.
-    fn kubeconfig(&self, server: &str, proxy: Option<&str>) {
+    fn write_kubeconfig(&self, server: &str, proxy: Option<&str>) {
         let mut cluster = json!({ "server": server });
         if server.starts_with("https") {
             cluster["certificate-authority"] = self.certificate.display().to_string().into();
@@ -236,7 +236,7 @@ async fn read_connect(connection: &mut BufReader<TcpStream>) -> Option<Tunnel> {
 async fn controller_scales_through_the_proxy_of_the_environment() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.tls, AUTHORIZATION).await;
-    server.kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
+    server.write_kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
     server.run_until_scaled(&[("HTTPS_PROXY", &proxy.url()), ("NO_PROXY", "127.0.0.1,.svc")]).await;
     assert_eq!(proxy.targets(), [format!("{SERVER_NAME}:6443")]);
     // At least one tunnel each for the API and for the metrics.
@@ -262,7 +262,7 @@ async fn variables_choose_between_the_proxy_and_a_direct_connection(
     let address = if scheme == "https" { server.tls } else { server.plain.address };
     let proxy = Proxy::start(address, AUTHORIZATION).await;
     let host = format!("{UNSPECIFIED}:{}", address.port());
-    server.kubeconfig(&format!("{scheme}://{host}"), None);
+    server.write_kubeconfig(&format!("{scheme}://{host}"), None);
     let url = proxy.url();
     let value = |name: &str| if name == "NO_PROXY" { "10.0.0.1,0.0.0.0/8" } else { url.as_str() };
     let variables: Vec<_> = variables.iter().map(|name| (*name, value(name))).collect();
@@ -275,7 +275,8 @@ async fn variables_choose_between_the_proxy_and_a_direct_connection(
 async fn proxy_of_the_kubeconfig_is_used_even_for_loopback() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.tls, AUTHORIZATION).await;
-    server.kubeconfig(&format!("https://127.0.0.1:{}", server.tls.port()), Some(&proxy.url()));
+    server
+        .write_kubeconfig(&format!("https://127.0.0.1:{}", server.tls.port()), Some(&proxy.url()));
     server.run_until_scaled(&[("HTTPS_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", "*")]).await;
     assert_eq!(proxy.targets(), [format!("127.0.0.1:{}", server.tls.port())]);
 }
@@ -284,7 +285,7 @@ async fn proxy_of_the_kubeconfig_is_used_even_for_loopback() {
 async fn refusal_of_the_proxy_is_logged_without_its_password() {
     let server = Server::start().await;
     let mut proxy = Proxy::start(server.tls, "Basic other").await;
-    server.kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
+    server.write_kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
     let mut child = server.start_controller(&[("HTTPS_PROXY", &proxy.url())]);
     let refused = proxy.refusal_count.wait_for(|count| *count >= 3);
     timeout(LIMIT, refused).await.expect("in time").unwrap();
@@ -297,7 +298,7 @@ async fn refusal_of_the_proxy_is_logged_without_its_password() {
 #[tokio::test]
 async fn unusable_proxy_ends_the_controller_with_the_name_of_the_variable() {
     let server = Server::start().await;
-    server.kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
+    server.write_kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
     let url = format!("ftp://me:{PASSWORD}@proxy");
     let mut child = server.start_controller(&[("HTTPS_PROXY", &url)]);
     let status = timeout(LIMIT, child.wait()).await.expect("in time").unwrap();

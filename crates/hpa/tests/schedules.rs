@@ -79,7 +79,7 @@ async fn autoscaler_scales_when_a_schedule_changes() {
     ];
     // A single autoscaler has no initial delay, so its first reconcile is at the start.
     let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
-    served.wait_for_replicas(&testbed, "web", 21).await;
+    served.wait_for_replicas("web", 21).await;
     wait_until_active(&testbed).await;
     let mut deployment = testbed.deployment("web").unwrap();
     deployment["status"]["replicas"] = 21.into();
@@ -90,5 +90,5 @@ async fn autoscaler_scales_when_a_schedule_changes() {
     let next = schedule(later, 23)["spec"]["schedules"][0].clone();
     edited["spec"]["schedules"].as_array_mut().unwrap().push(next);
     testbed.apply_all([edited]);
-    served.wait_for_replicas(&testbed, "web", 23).await;
+    served.wait_for_replicas("web", 23).await;
 }

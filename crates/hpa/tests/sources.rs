@@ -132,6 +132,15 @@ fn cluster(address: SocketAddr) -> Testbed {
     testbed
 }
 
+/// Removes the statuses of all autoscalers, as if no controller had read their metrics yet.
+fn clear_statuses(testbed: &Testbed) {
+    for (name, _, _) in CASES {
+        let mut hpa = testbed.hpa(name).expect("an autoscaler");
+        hpa["status"] = json!({});
+        testbed.apply_all([hpa]);
+    }
+}
+
 /// The flags with which the controller reads all metrics of [`CASES`].
 fn flags(address: SocketAddr) -> Vec<String> {
     let prometheus = format!("--prometheus-url=http://{address}");
@@ -194,12 +203,7 @@ async fn explain_reports_why_a_source_cannot_be_read() {
 async fn advice_names_the_failing_collector() {
     let address = serve_documents().await;
     let testbed = cluster(address);
-    // No controller has read the metrics yet.
-    for (name, _, _) in CASES {
-        let mut hpa = testbed.hpa(name).expect("an autoscaler");
-        hpa["status"] = json!({});
-        testbed.apply_all([hpa]);
-    }
+    clear_statuses(&testbed);
     let served = ServedTestbed::new(&testbed).await;
     let collectors_on = ["--collectors".to_owned()];
     let mails = "annotations metric-config.external.mails.json-path/*";
@@ -245,12 +249,7 @@ async fn advice_names_the_failing_collector() {
 async fn lint_accepts_the_sources_that_the_flags_configure() {
     let address = serve_documents().await;
     let testbed = cluster(address);
-    // No controller has read the metrics yet.
-    for (name, _, _) in CASES {
-        let mut hpa = testbed.hpa(name).expect("an autoscaler");
-        hpa["status"] = json!({});
-        testbed.apply_all([hpa]);
-    }
+    clear_statuses(&testbed);
     let served = ServedTestbed::new(&testbed).await;
     let output = run(&served, &["lint", "-A"], &[]).await;
     for (name, _, _) in CASES {

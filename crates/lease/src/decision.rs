@@ -17,7 +17,7 @@ pub(crate) struct LeaseRecord {
     pub(crate) acquired: Option<LeaseTime>,
     /// The time when the holder last renewed or released the lease, by the holder's wall clock.
     pub(crate) renewed: Option<LeaseTime>,
-    /// The number of times that another holder acquired the lease. A release doesn't count.
+    /// The number of times that an instance acquired the lease after another holder or a release.
     pub(crate) transitions: i32,
 }
 

@@ -342,9 +342,8 @@ impl Elector {
     /// Releases the lease if we are the leader. The next leader then needn't wait for its expiry.
     async fn release(&mut self) {
         let is_leader = self.leader_until().is_some_and(|until| Instant::now() < until);
-        let record = self.observation.record();
-        let is_ours = |record: &&LeaseRecord| record.holder == self.config.identity;
-        let Some(record) = record.filter(is_ours).filter(|_| is_leader) else { return };
+        let is_ours = |record: &&LeaseRecord| is_leader && record.holder == self.config.identity;
+        let Some(record) = self.observation.record().filter(is_ours) else { return };
         let now = Some(LeaseTime::from(self.clock.now()));
         let released = LeaseRecord {
             holder: String::new(),

@@ -6,8 +6,8 @@ use uuid::Uuid;
 /// instance gets another one. `pod_name` replaces the host name, which Kubernetes truncates to 63
 /// characters.
 pub fn identity(pod_name: Option<&str>) -> String {
-    let host = host_name();
-    format!("{}_{}", pod_name.unwrap_or(&host), Uuid::new_v4())
+    let host = pod_name.map_or_else(host_name, ToOwned::to_owned);
+    format!("{host}_{}", Uuid::new_v4())
 }
 
 #[cfg(unix)]

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_request_is_its_cause() {
+    fn failed_request_is_displayed_as_its_cause() {
         let refused = kube::Error::Service(std::io::Error::other("connection refused").into());
         assert_eq!(RequestError::from(refused).to_string(), "connection refused");
     }

@@ -124,8 +124,8 @@ pub enum MetricError {
     /// server could not find the metric M for pods NAME".
     #[error("no value for the object: {0}")]
     NoValueForObject(#[source] NotFound),
-    /// The metric exists, but has no value. Only for external metrics and those of pods, from
-    /// sources in this process: a metrics API returns an empty list instead.
+    /// The metric exists, but has no value. Only for external metrics, metrics of pods and their
+    /// usage, from sources in this process: a metrics API returns an empty list instead.
     #[error("{}", error_texts::NO_VALUE)]
     NoValue(#[source] NotFound),
     /// The sources in this process don't have the metric, and the metrics API failed.
@@ -165,7 +165,7 @@ pub enum NotFound {
     /// The source has not read its metrics yet.
     #[error("the metrics have not been discovered yet")]
     NotDiscovered,
-    /// No read rule has the metric, but the series of a rule that may have it were never read.
+    /// The series of a rule that may have the metric were never read, and no other rule has it.
     #[error("the series of the rules that may have {metric} have not been read yet: {problems}")]
     Unread {
         /// The name of the metric.

@@ -100,9 +100,11 @@ impl SlimStatus {
     }
 }
 
-/// The objects of a kind, by namespace and name.
+/// The objects of a resource, by namespace and name.
 #[derive(Debug, Default)]
 struct ObjectCache {
+    /// The plural name of the resource, for messages.
+    resource: &'static str,
     /// `None` before the first list is complete.
     objects: RwLock<Option<ObjectsByNamespace>>,
     sync_state: SyncState,
@@ -138,8 +140,12 @@ impl KubeObjects {
         Self {
             client,
             namespace: None,
-            pods: ObjectCache::default(),
-            nodes: ObjectCache { has_unlimited_labels: true, ..ObjectCache::default() },
+            pods: ObjectCache { resource: "pods", ..ObjectCache::default() },
+            nodes: ObjectCache {
+                resource: "nodes",
+                has_unlimited_labels: true,
+                ..ObjectCache::default()
+            },
             lists_pods: false,
         }
     }
@@ -166,18 +172,18 @@ impl KubeObjects {
     pub async fn watch_pods(&self) {
         let kind = kube_resource(&GroupResource::pods(), "v1", "Pod");
         let namespace = self.namespace.as_deref().unwrap_or_default();
-        self.pods.watch(StoredObject::api(self.client.clone(), namespace, &kind), "pods").await;
+        self.pods.watch(StoredObject::api(self.client.clone(), namespace, &kind)).await;
     }
 
     /// The selected pods of a namespace, with their addresses. Fails before the cache has synced.
     pub fn pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ListError> {
-        self.pods.select_pods(namespace, selector).ok_or(ListError::NotSynced("pods"))
+        self.pods.select_pods(namespace, selector).ok_or_else(|| self.pods.not_synced())
     }
 
     /// Keeps the cache of nodes up to date. Never ends.
     pub async fn watch_nodes(&self) {
         let kind = kube_resource(&GroupResource::nodes(), "v1", "Node");
-        self.nodes.watch(StoredObject::api(self.client.clone(), "", &kind), "nodes").await;
+        self.nodes.watch(StoredObject::api(self.client.clone(), "", &kind)).await;
     }
 
     /// Keeps both caches up to date. Never ends.
@@ -238,33 +244,33 @@ impl ObjectLister for KubeObjects {
         selector: &Selector,
     ) -> Result<Vec<ObjectMetadata>, ListError> {
         let selected = self.pods.select(namespace, selector, |pod| pod.is_running);
-        selected.ok_or(ListError::NotSynced("pods"))
+        selected.ok_or_else(|| self.pods.not_synced())
     }
 
     async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
-        let pod = self.pods.get(pod, "pods")?;
+        let pod = self.pods.get(pod)?;
         Ok(pod.filter(|pod| pod.is_running).map(|pod| pod.metadata))
     }
 
     async fn nodes(&self, selector: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
-        self.nodes.select("", selector, |_| true).ok_or(ListError::NotSynced("nodes"))
+        self.nodes.select("", selector, |_| true).ok_or_else(|| self.nodes.not_synced())
     }
 
     async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError> {
-        let node = self.nodes.get(&ObjectKey::new("", name), "nodes")?;
+        let node = self.nodes.get(&ObjectKey::new("", name))?;
         Ok(node.map(|node| node.metadata))
     }
 
     fn unsynced_caches(&self) -> Vec<String> {
-        let (pods, nodes) = (self.pods.unsynced_text("pods"), self.nodes.unsynced_text("nodes"));
-        pods.into_iter().chain(nodes).collect()
+        [&self.pods, &self.nodes].into_iter().filter_map(ObjectCache::unsynced_text).collect()
     }
 }
 
 impl ObjectCache {
     /// Lists and watches all objects. Logs the first of consecutive failures, and their end. Never
     /// ends.
-    async fn watch(&self, api: Api<StoredObject>, resource: &'static str) {
+    async fn watch(&self, api: Api<StoredObject>) {
+        let resource = self.resource;
         self.is_watched.store(true, Ordering::Relaxed);
         let mut events = watch_events(api, watcher::Config::default());
         let mut listed = ObjectsByNamespace::default();
@@ -348,9 +354,13 @@ impl ObjectCache {
     }
 
     /// A text that names the cache if it is watched and has not synced yet.
-    fn unsynced_text(&self, resource: &'static str) -> Option<String> {
+    fn unsynced_text(&self) -> Option<String> {
         let is_unsynced = self.is_watched.load(Ordering::Relaxed) && !self.sync_state.is_synced();
-        is_unsynced.then(|| ListError::NotSynced(resource).to_string())
+        is_unsynced.then(|| self.not_synced().to_string())
+    }
+
+    fn not_synced(&self) -> ListError {
+        ListError::NotSynced(self.resource)
     }
 
     /// The selected objects, sorted. `None` before the cache has synced.
@@ -388,9 +398,9 @@ impl ObjectCache {
         Some(selected.map(pod).collect())
     }
 
-    fn get(&self, key: &ObjectKey, kind: &'static str) -> Result<Option<CachedObject>, ListError> {
+    fn get(&self, key: &ObjectKey) -> Result<Option<CachedObject>, ListError> {
         let guard = self.objects.read();
-        let objects = guard.as_ref().ok_or(ListError::NotSynced(kind))?;
+        let objects = guard.as_ref().ok_or_else(|| self.not_synced())?;
         Ok(objects.get(&key.namespace).and_then(|by_name| by_name.get(&key.name)).cloned())
     }
 }

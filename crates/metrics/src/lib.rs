@@ -1,10 +1,11 @@
 //! Reads metrics for autoscalers: from the three Kubernetes metrics APIs, or from any other source.
 //!
-//! There is one trait, [`MetricSource`], with one query, one set of values and one error. The
-//! metrics APIs implement it here; rules for Prometheus, collectors and schedules implement it in
-//! crates of their own. The decorators [`Isolating`], [`Routed`] and [`Fallback`] also implement
-//! the trait. A controller reads through all layers below, but it reads schedules before them,
-//! because their values must be current. An aggregated API server reads only through [`Routed`].
+//! There is one trait, [`MetricSource`], with one query, one set of values and one error.
+//! [`KubeMetricsClient`] implements it for the metrics APIs. Rules for Prometheus, collectors and
+//! schedules implement it in crates of their own. The decorators [`Isolating`], [`Routed`] and
+//! [`Fallback`] also implement the trait. A controller reads schedules directly, because their
+//! values must be current, and all other metrics through the layers below. An aggregated API server
+//! reads only through [`Routed`].
 //!
 //! ```text
 //! controller (reconcile)                       aggregated API server
@@ -33,10 +34,8 @@
 //!   └──▶ wire::{resource_samples, pod_samples, object_value, external_values} ──▶ Reading
 //! ```
 //!
-//! `isolate` ([`Isolating`]) limits the concurrency by API and namespace, and detects an API of the
-//! cluster that hangs. From `reconcile` to Prometheus, a query passes these modules:
-//! [`MetricsClient`] (`client`), [`query`], `coalesce`, `routed`, `isolate`, then `source` and
-//! `client` of `hpa-prometheus`.
+//! `isolate` ([`Isolating`]) limits the concurrency by API and namespace, and detects an API that
+//! hangs. `rules` is the module `source` of `hpa-prometheus`.
 //!
 //! - [`source`] has the trait and its [`Catalog`], which lists the metrics of a source without I/O,
 //!   for routing and discovery.

@@ -6,11 +6,6 @@ mod tests;
 
 use std::{error::Error, sync::Arc};
 
-use self::aggregated::{Discovery, GroupList};
-use crate::{
-    DecodeError, decode_json, describe,
-    resource::{ApiResource, ApiResources, GroupResource},
-};
 use async_trait::async_trait;
 use hpa_calc::{explain::list_first, report::error_texts::RESOURCES_NOT_READ};
 use http::{Request, StatusCode, header};
@@ -22,6 +17,12 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+
+use self::aggregated::{Discovery, GroupList};
+use crate::{
+    DecodeError, decode_json, describe,
+    resource::{ApiResource, ApiResources, GroupResource},
+};
 
 /// The maximum size of a response in bytes, after decompression. A cluster with a thousand custom
 /// resources needs a few MiB.
@@ -189,17 +190,11 @@ fn status_error(code: StatusCode, body: &[u8]) -> kube::Error {
 }
 
 fn add_list(resources: &mut Vec<ApiResource>, group: &str, version: &str, list: APIResourceList) {
-    for resource in list.resources {
-        let is_known = resources.iter().any(|known: &ApiResource| {
-            known.group_resource.group == group && known.group_resource.resource == resource.name
-        });
-        let is_subresource = resource.name.contains('/');
-        if is_known || is_subresource {
-            continue;
-        }
-        let singular = resource.singular_name;
-        resources.push(api_resource(group, version, &resource.name, &resource.kind, singular));
-    }
+    // The name of a subresource has a slash.
+    let all = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+    resources.extend(all.map(|resource| {
+        api_resource(group, version, &resource.name, &resource.kind, resource.singular_name)
+    }));
 }
 
 fn api_resource(

@@ -269,6 +269,7 @@ impl KindMapper {
         namespace: String,
         object: &CrossVersionObjectReference,
     ) -> Result<(GroupResource, String, String), MetricError> {
+        // As in the reference, any name of a Namespace means that of the autoscaler.
         if object.is_namespace() {
             return Ok((GroupResource::namespaces(), String::new(), namespace));
         }

@@ -1,6 +1,9 @@
 //! The resources of the Kubernetes API, and their lookup by name.
 
-use std::{collections::HashMap, fmt};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
 
 /// A resource without its version: `pods`, `deployments.apps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,15 +89,21 @@ pub struct ApiResources {
 }
 
 impl ApiResources {
-    /// Resources in the order of discovery. If several groups have a resource of the same name, a
-    /// lookup without a group returns the first one.
+    /// Resources in the order of discovery. Leaves out a resource that an earlier version of its
+    /// group has. If several groups have a resource of the same name, a lookup without a group
+    /// returns the first one.
     pub fn new(resources: impl IntoIterator<Item = ApiResource>) -> Self {
         let mut all = Self::default();
+        let mut known = HashSet::new();
         for resource in resources {
+            if !known.insert(resource.group_resource.clone()) {
+                continue;
+            }
             let position = all.resources.len();
             let mut add = |name: &str| {
                 let positions = all.by_name.entry(name.to_owned()).or_default();
-                if !positions.contains(&position) {
+                // The singular name may be the same as the plural one.
+                if positions.last() != Some(&position) {
                     positions.push(position);
                 }
             };
@@ -111,10 +120,10 @@ impl ApiResources {
         let positions = self.by_name.get(&name.to_lowercase()).filter(|_| !name.is_empty());
         let positions = positions.map(Vec::as_slice).unwrap_or_default();
         let named = || positions.iter().filter_map(|position| self.resources.get(*position));
-        let exact = named().find(|resource| resource.group_resource.group == group);
         let found = if group.is_empty() {
             named().next()
         } else {
+            let exact = named().find(|resource| resource.group_resource.group == group);
             exact.or_else(|| {
                 named().find(|resource| resource.group_resource.group.starts_with(group))
             })
@@ -147,6 +156,7 @@ impl ApiResources {
 mod tests {
     use rstest::rstest;
 
+    use super::*;
     use crate::test_doubles::resources;
 
     #[rstest]
@@ -176,5 +186,18 @@ mod tests {
     fn unknown_name_is_an_error(#[case] group: &str, #[case] name: &str, #[case] expected: &str) {
         let error = resources().resolve(group, name).unwrap_err();
         assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn resource_of_a_later_version_is_left_out() {
+        let deployments = |version: &str| ApiResource {
+            group_resource: GroupResource::new("apps", "deployments"),
+            version: version.to_owned(),
+            kind: "Deployment".to_owned(),
+            singular: "deployment".to_owned(),
+        };
+        let resources = ApiResources::new(["v1", "v1beta1"].map(deployments));
+        assert_eq!(resources.names().collect::<Vec<_>>(), ["deployments"]);
+        assert_eq!(resources.resolve("", "deployment").unwrap().version, "v1");
     }
 }

@@ -54,8 +54,9 @@ pub trait Catalog: Send + Sync {
     /// The error has the problems that prevent this, for example one for each failed rule.
     fn readiness(&self) -> Result<(), Vec<String>>;
 
-    /// Says whose metrics are not discovered yet, and why, for the error of a query. `None` once
-    /// they are discovered, and if the metric of the query can't be one of them.
+    /// The error of a query whose metric the source may yet discover: a text that names the sources
+    /// and the problems. `None` once the metrics are discovered, and if the metric of the query
+    /// can't be one of them.
     fn undiscovered(&self, _: &Query) -> Option<String> {
         Some(not_discovered("sources in this process", &self.readiness().err()?))
     }

@@ -81,7 +81,8 @@ impl ObjectLister for FixedObjects {
 pub struct FixedSource {
     /// The APIs that it has metrics for.
     pub groups: ApiGroups,
-    /// Values of custom metrics: kind of the objects, metric, namespace, value.
+    /// Values of custom metrics: kind of the objects, metric, namespace, value. Unlike those of
+    /// external metrics, they have no labels, so queries ignore `metric_selector`.
     pub custom: Vec<(ObjectKind, String, String, MetricValue)>,
     /// Values of external metrics: metric, namespace, value.
     pub external: Vec<(String, String, ExternalMetricValue)>,

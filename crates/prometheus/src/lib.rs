@@ -1,13 +1,13 @@
 //! Metrics from Prometheus.
 //!
 //! ```text
-//!  hpa run, hpa adapter, explain, lint          hpa rules check, explain
-//!        │ request for a metric                        │ queries
-//!        ▼                                             ▼
-//!     source ── metric ──► query ─────────► rules ──► promql
-//!        │      values of samples              │ templates, regular expressions
-//!        ▼                                     ▼
-//!     client ── HTTP ──► Prometheus         hpa-go-compat
+//!  hpa run, hpa adapter, hpa explain      hpa rules check, hpa lint
+//!     │ queries for metrics                  │ rules files
+//!     ▼                                      ▼
+//!  source ── builds queries with ─────────► rules ── parses queries with ──► promql
+//!     │      converts samples with           │ templates, regular expressions
+//!     ▼                                      ▼
+//!  client ── HTTP ──► Prometheus            hpa-go-compat
 //! ```
 //!
 //! - [`rules`]: the rules of prometheus-adapter, without I/O. Start with [`rules::Config`].

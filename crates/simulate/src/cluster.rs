@@ -37,7 +37,8 @@ pub(crate) struct Cluster {
     kind: WorkloadKind,
     /// `spec.minReadySeconds`.
     min_ready: f64,
-    /// The pod templates, oldest first. The last one is current.
+    /// The `ReplicaSet`s, oldest first. The last one has the current template. Not used for a
+    /// `StatefulSet`.
     revisions: Vec<Revision>,
     /// The number of rollouts that have started.
     rollouts: u32,
@@ -67,7 +68,7 @@ pub(crate) struct ClusterState<'a> {
     /// Pods that are neither failed nor terminating.
     pub(crate) pods: u32,
     pub(crate) ready: u32,
-    /// Pods needed for the load, at the target load of the profile.
+    /// Pods needed for the load and the queues' arrivals, at the target load of the profile.
     pub(crate) needed: u32,
     pub(crate) queues: &'a [Queue],
 }
@@ -83,7 +84,7 @@ enum WorkloadKind {
     ReplicaSet,
 }
 
-/// A pod template and its desired replicas.
+/// A `ReplicaSet`, or another object that owns pods with one template.
 struct Revision {
     uid: String,
     replicas: u32,

@@ -32,7 +32,7 @@ pub(crate) struct Forecasts<'a> {
     settings: Settings,
     /// The load of the workload in the past four weeks, in order of time.
     loads: VecDeque<(Timestamp, f64)>,
-    /// `None` before the first reading of the metric under a load.
+    /// The metrics of `spec.metrics`. `None` before the first reading of a metric under a load.
     metrics: Vec<Option<MetricState>>,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Forecasts<'a> {
             variant,
             settings: settings.clone(),
             loads: past_loads(variant, start).collect(),
-            metrics: Vec::new(),
+            metrics: variant.autoscaler.spec.metrics.iter().map(|_| None).collect(),
         })
     }
 
@@ -65,11 +65,8 @@ impl<'a> Forecasts<'a> {
         now: Timestamp,
     ) {
         self.record_load(load, now);
-        let metric_loads = plan.loads(readings, usize::MAX, now);
+        let metric_loads = plan.loads(readings, self.metrics.len(), now);
         for (index, metric_load) in metric_loads.into_iter().enumerate() {
-            if self.metrics.len() <= index {
-                self.metrics.push(None);
-            }
             let Some(metric_load) = metric_load else { continue };
             if let Some(forecast) = self.forecast(index, metric_load, load, now) {
                 readings.insert_forecast(index, forecast);
@@ -121,7 +118,7 @@ fn gate_settings(variant: &Variant, settings: &Settings, target: f64) -> GateSet
     let startup = profile.scheduling.get() + profile.starting.get() + profile.readiness.get();
     let startup = Seconds::new(startup).to_duration();
     let workload = Workload { startup, ..Workload::for_hpa(&variant.autoscaler, settings, target) };
-    // As in the controller, its sync period counts even if the autoscaler sets its own.
+    // As in `hpa run`, the controller's sync period counts, even if the autoscaler sets another.
     let period = variant.controller.sync_period.to_duration();
     let horizon = startup.saturating_add(workload.delay).saturating_add(period);
     let forecasts = &settings.forecasts;
@@ -195,10 +192,13 @@ mod tests {
     use super::*;
     use crate::{ControllerSettings, Run, RunOptions, ScenarioFile};
 
-    fn morning_scenario() -> ScenarioFile {
+    fn morning_text() -> String {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate");
-        let text = fs::read_to_string(examples.join("morning.yaml")).unwrap();
-        ScenarioFile::parse(&text, &|_: &str| Err("there are no files".to_owned())).unwrap()
+        fs::read_to_string(examples.join("morning.yaml")).unwrap()
+    }
+
+    fn morning_scenario() -> ScenarioFile {
+        ScenarioFile::parse_alone(&morning_text()).unwrap()
     }
 
     fn run(mut variant: Variant, change: impl FnOnce(&mut Variant)) -> Run {
@@ -230,14 +230,12 @@ mod tests {
 
     #[test]
     fn would_help_counts_arrivals_of_queues_as_load() {
-        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate");
-        let text = fs::read_to_string(examples.join("morning.yaml")).unwrap();
+        let text = morning_text();
         let (base, load) = text.split_once("  load:\n").unwrap();
         let (load, rest) = load.split_once("metrics:\n  resource").unwrap();
         let queue = "queues:\n- name: orders\n  metric: orders\n  arrivals:\n";
         let text = format!("{base}{queue}{load}metrics:\n  resource{rest}");
-        let scenario_file =
-            ScenarioFile::parse(&text, &|_: &str| Err("there are no files".to_owned())).unwrap();
+        let scenario_file = ScenarioFile::parse_alone(&text).unwrap();
         assert!(would_help(&scenario_file.variants[0]));
     }
 

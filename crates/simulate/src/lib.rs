@@ -10,7 +10,7 @@
 //! - `other_pods`: pods that the target's selector matches, but that belong to other owners
 //! - `file`: scenarios with an autoscaler and variants
 //! - `forecast`: forecasts, for autoscalers that have them on
-//! - `run`, `measure`: a run second by second, and its result
+//! - `run`, `measure`, `parallel`: a run second by second, its result, and runs on all cores
 //! - [`recommend`]: the search for better settings
 //! - [`report`]: tables, charts and pages
 //!

@@ -59,8 +59,8 @@ struct QueueMeasurements {
     waits: WeightedHistogram,
 }
 
-/// A histogram of values with weights. The error of a percentile is at most 2 % of one plus the
-/// value.
+/// A histogram of values with weights. The error of the percentile `v` is at most 2 % of
+/// `1 + v`.
 #[derive(Default)]
 struct WeightedHistogram {
     bins: Vec<f64>,
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn no_outcome_without_shortages_is_negative() {
+    fn outcome_without_shortages_has_no_minus_sign() {
         let scenario = "
 duration: 5m
 autoscaler:
@@ -389,9 +389,8 @@ workload:
   profile: {cpuRequest: 100m, cpuPerUnit: 1m, capacity: 100, readiness: 5s}
   load: {constant: 100}
 ";
-        let no_files = |_: &str| Err("there are no files".to_owned());
-        let file = crate::ScenarioFile::parse(scenario, &no_files).unwrap();
-        let outcome = file.variants[0].run().outcome;
+        let scenario_file = crate::ScenarioFile::parse_alone(scenario).unwrap();
+        let outcome = scenario_file.variants[0].run().outcome;
         assert_eq!(outcome.reaction.shortages, 0);
         let json = serde_json::to_string(&outcome).unwrap();
         assert!(!json.contains(":-"), "{json}");

@@ -90,7 +90,7 @@ impl RunningPods {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ScenarioFile, ScenarioFileError};
+    use crate::ScenarioFile;
 
     const SCENARIO: &str = "
         duration: 30m
@@ -112,13 +112,9 @@ mod tests {
             autoscaler: {metadata: {annotations: {autoscaling.hpa-rs.dev/pods: owned}}}
     ";
 
-    fn scenario_file(text: &str) -> Result<ScenarioFile, ScenarioFileError> {
-        ScenarioFile::parse(text, &|_| Err("there are no files".to_owned()))
-    }
-
     #[test]
     fn other_pods_count_while_they_run_unless_only_owned_pods_count() {
-        let scenario_file = scenario_file(SCENARIO).unwrap();
+        let scenario_file = ScenarioFile::parse_alone(SCENARIO).unwrap();
         let [all, owned] = [0, 1].map(|variant| scenario_file.variants[variant].run());
         let first = all.steps.first().expect("the Job's pods scale it up");
         assert!((600.0..660.0).contains(&first.second) && first.to > 2, "{first:?}");
@@ -130,7 +126,7 @@ mod tests {
     #[test]
     fn usage_is_a_percentage_of_the_requests_of_all_containers() {
         let at_once = SCENARIO.replace("at: 10m, for: 5m", "at: 0, for: 1h, utilization: 45");
-        let scenario_file = scenario_file(&at_once).unwrap();
+        let scenario_file = ScenarioFile::parse_alone(&at_once).unwrap();
         // 2 pods use 60m of 200m and 4 pods use 90m: 40 % of 6 pods, with a target of 60 %.
         let first = scenario_file.variants[0].run().steps.first().map(|step| step.to);
         assert_eq!(first, Some(4));
@@ -138,8 +134,8 @@ mod tests {
 
     #[test]
     fn too_many_pods_are_refused() {
-        let error =
-            scenario_file(&SCENARIO.replace("pods: 4", "pods: 10001")).unwrap_err().to_string();
+        let text = SCENARIO.replace("pods: 4", "pods: 10001");
+        let error = ScenarioFile::parse_alone(&text).unwrap_err().to_string();
         assert!(error.contains("otherPods[0].pods"), "{error}");
     }
 }

@@ -242,7 +242,7 @@ fn usage(
         }
         _ => None,
     };
-    if let Some(name) = container.filter(|name| !name.is_empty()) {
+    if let Some(name) = container {
         return sample.iter().find(|(container, ..)| **container == *name).and_then(value);
     }
     let values = sample.iter().map(value);

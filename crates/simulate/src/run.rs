@@ -30,8 +30,8 @@ pub struct Run {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent_metrics: Vec<String>,
     pub reconciles: Reconciles,
-    /// Whether the autoscaler scaled to more than [`MAX_PODS`] replicas. The run keeps to this
-    /// limit.
+    /// Whether the autoscaler scaled to more than [`MAX_PODS`] replicas. The run has at most that
+    /// many pods.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exceeds_pod_limit: bool,
     /// One point per reconcile. Empty unless [`RunOptions::records_timeline`] is set.
@@ -137,6 +137,8 @@ pub struct TimelinePoint {
 struct Simulator<'a> {
     variant: &'a Variant,
     settings: Settings,
+    /// In seconds.
+    sync_period: f64,
     cluster: Cluster,
     hpa: HorizontalPodAutoscaler,
     history: History,
@@ -181,9 +183,9 @@ impl Variant {
     }
 
     /// The sync period in seconds: that of the autoscaler or, if it sets none, that of the
-    /// controller. `settings` are those of the variant.
-    pub(crate) fn sync_period(&self, settings: &Settings) -> f64 {
-        let autoscaler_period = settings.sync_period.map(|period| period.as_secs_f64());
+    /// controller.
+    pub(crate) fn sync_period(&self) -> f64 {
+        let autoscaler_period = self.settings().sync_period.map(|period| period.as_secs_f64());
         autoscaler_period.unwrap_or(self.controller.sync_period.get())
     }
 
@@ -204,6 +206,7 @@ impl<'a> Simulator<'a> {
             variant,
             forecasts: Forecasts::new(variant, &settings, variant.start),
             settings,
+            sync_period: variant.sync_period(),
             cluster,
             hpa,
             history: History::default(),
@@ -215,7 +218,7 @@ impl<'a> Simulator<'a> {
     }
 
     fn run(mut self) -> Run {
-        let (period, end) = (self.sync_period(), self.variant.scenario.duration.get());
+        let (period, end) = (self.sync_period, self.variant.scenario.duration.get());
         let mut due = self.variant.controller.first_reconcile(self.variant.scenario.seed);
         let mut reconcile_at = due;
         let pod_capacity = self.variant.pod_capacity();
@@ -241,10 +244,6 @@ impl<'a> Simulator<'a> {
         self.run.absent_metrics = self.absent_metrics.unwrap_or_default();
         self.run.outcome = self.measurements.finish();
         self.run
-    }
-
-    fn sync_period(&self) -> f64 {
-        self.variant.sync_period(&self.settings)
     }
 
     /// The second of the next reconcile: the next change of scheduled bounds, or `due` if that is
@@ -313,7 +312,7 @@ impl<'a> Simulator<'a> {
             return;
         }
         let sentence = explanation.sentence(&self.hpa);
-        let to = (second + self.sync_period()).min(self.variant.scenario.duration.get());
+        let to = (second + self.sync_period).min(self.variant.scenario.duration.get());
         match self.run.problems.last_mut() {
             Some(last) if last.to >= second && last.sentence == sentence => last.to = to,
             _ => self.run.problems.push(Problem { from: second, to, sentence }),
@@ -351,7 +350,7 @@ fn absent_metrics(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MAX_PODS, ScenarioFile};
+    use crate::ScenarioFile;
 
     #[test]
     fn rollout_of_a_stateful_set_starts_without_another_change() {
@@ -367,7 +366,7 @@ autoscaler:
 workload: {kind: StatefulSet, load: {constant: 100}}
 incidents: [{kind: rollout, at: 10m}]
 ";
-        let scenario_file = ScenarioFile::parse(text, &|_: &str| Err(String::new())).unwrap();
+        let scenario_file = ScenarioFile::parse_alone(text).unwrap();
         let run = scenario_file.variants[0]
             .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
         let ready = |from: f64, to: f64| {
@@ -390,7 +389,7 @@ autoscaler:
     maxReplicas: 300
 workload: {load: {constant: 100}}
 ";
-        let scenario_file = ScenarioFile::parse(text, &|_: &str| Err(String::new())).unwrap();
+        let scenario_file = ScenarioFile::parse_alone(text).unwrap();
         let run = scenario_file.variants[0]
             .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
         assert_eq!(run.timeline[0].ready, 250, "{:?}", run.timeline);
@@ -412,7 +411,7 @@ autoscaler:
     maxReplicas: 9
 workload: {load: {constant: 1}}
 "#;
-        let file = ScenarioFile::parse(text, &|_: &str| Err(String::new())).unwrap();
+        let file = ScenarioFile::parse_alone(text).unwrap();
         let run = file.variants[0].run();
         let first = run.steps.first().expect("a scaling to the scheduled minimum");
         assert_eq!((first.from, first.to), (1, 5));
@@ -436,7 +435,7 @@ autoscaler:
 workload: {load: {constant: 1}}
 externalMetrics: [{metric: rps, value: {curve: {constant: 1000000}}}]
 ";
-        let scenario_file = ScenarioFile::parse(text, &|_: &str| Err(String::new())).unwrap();
+        let scenario_file = ScenarioFile::parse_alone(text).unwrap();
         let run = scenario_file.variants[0]
             .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
         assert!(run.steps.iter().any(|step| step.to > MAX_PODS), "{:?}", run.steps);

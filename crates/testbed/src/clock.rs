@@ -1,4 +1,5 @@
-//! The server's wall clock, and [`SimulatedClock`], which runs at a multiple of real time.
+//! The server's wall clock, [`SimulatedClock`], which runs at a multiple of real time, and the
+//! format of times in the API.
 
 use std::{sync::Arc, time::Duration};
 
@@ -91,6 +92,11 @@ impl SimulatedClock {
         let span = SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::ZERO);
         self.sleep_until(self.now().checked_add(span).unwrap_or(Timestamp::MAX)).await;
     }
+}
+
+/// Formats a time in RFC 3339, truncated to seconds as in `metav1.Time`.
+pub(crate) fn format_time(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
 fn speed_or_stopped(speed: f64) -> f64 {

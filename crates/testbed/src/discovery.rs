@@ -22,8 +22,12 @@ const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
-/// Group and version of each metrics API that is served.
-type MetricsApis = [(&'static str, &'static str)];
+/// The resources of the registry, and the metrics APIs.
+struct ServedApis<'a> {
+    state: &'a State,
+    /// Group and version of each metrics API that is served.
+    metrics_apis: &'static [(&'static str, &'static str)],
+}
 
 /// Handles a request without a resource. Returns `None` for a GET of an unknown path.
 pub(crate) fn handle(
@@ -38,21 +42,21 @@ pub(crate) fn handle(
         return Some(Ok("ok".into_response()));
     }
     let state = server.state.lock();
-    let metrics_apis = server.config.metrics_apis();
+    let apis = ServedApis { state: &state, metrics_apis: server.config.metrics_apis() };
     let body = match path.as_slice() {
         ["version"] => version_info(),
         ["api"] if wants_aggregated(request) => {
-            return Some(Ok(aggregated_response(&aggregated_core(&state))));
+            return Some(Ok(aggregated_response(&apis.aggregated_core())));
         }
         ["apis"] if wants_aggregated(request) => {
-            return Some(Ok(aggregated_response(&aggregated_groups(&state, metrics_apis))));
+            return Some(Ok(aggregated_response(&apis.aggregated_groups())));
         }
         ["api"] => core_versions(),
-        ["apis"] => group_list(&state, metrics_apis),
-        ["apis", group] => group_versions(&state, metrics_apis, group)?,
-        ["api", version] => resource_list(&state, metrics_apis, "", version)?,
+        ["apis"] => apis.group_list(),
+        ["apis", group] => apis.group_versions(group)?,
+        ["api", version] => apis.resource_list("", version)?,
         ["apis", group, version] => {
-            let mut list = resource_list(&state, metrics_apis, group, version)?;
+            let mut list = apis.resource_list(group, version)?;
             add_listed_metrics(server, group, &mut list);
             list
         }
@@ -94,32 +98,95 @@ fn verbs(resource: &Resource) -> Vec<&'static str> {
     VERBS.into_iter().filter(is_served).collect()
 }
 
-/// The groups with their versions, including the metrics APIs and without the core group.
-fn all_groups<'a>(state: &'a State, metrics_apis: &'a MetricsApis) -> Vec<(&'a str, Vec<&'a str>)> {
-    let mut groups: Vec<(&str, Vec<&str>)> = state
-        .registry
-        .groups()
-        .into_iter()
-        .map(|group| (group, state.registry.versions(group)))
-        .collect();
-    for &(group, version) in metrics_apis {
-        match groups.iter_mut().find(|(name, _)| *name == group) {
-            Some((_, versions)) => versions.push(version),
-            None => groups.push((group, vec![version])),
-        }
+impl<'a> ServedApis<'a> {
+    fn is_metrics_api(&self, group: &str, version: &str) -> bool {
+        self.metrics_apis.contains(&(group, version))
     }
-    groups
-}
 
-fn aggregated_core(state: &State) -> Value {
-    aggregated_list(vec![aggregated_group(state, &[], "", &state.registry.versions(""))])
-}
+    /// The groups with their versions, including the metrics APIs and without the core group.
+    fn groups(&self) -> Vec<(&'a str, Vec<&'a str>)> {
+        let registry = &self.state.registry;
+        let mut groups: Vec<(&str, Vec<&str>)> =
+            registry.groups().into_iter().map(|group| (group, registry.versions(group))).collect();
+        for &(group, version) in self.metrics_apis {
+            match groups.iter_mut().find(|(name, _)| *name == group) {
+                Some((_, versions)) => versions.push(version),
+                None => groups.push((group, vec![version])),
+            }
+        }
+        groups
+    }
 
-fn aggregated_groups(state: &State, metrics_apis: &MetricsApis) -> Value {
-    let groups = all_groups(state, metrics_apis);
-    let groups =
-        groups.iter().map(|(name, versions)| aggregated_group(state, metrics_apis, name, versions));
-    aggregated_list(groups.collect())
+    fn aggregated_core(&self) -> Value {
+        aggregated_list(vec![self.aggregated_group("", &self.state.registry.versions(""))])
+    }
+
+    fn aggregated_groups(&self) -> Value {
+        let groups = self.groups();
+        let groups = groups.iter().map(|(name, versions)| self.aggregated_group(name, versions));
+        aggregated_list(groups.collect())
+    }
+
+    fn aggregated_group(&self, name: &str, versions: &[&str]) -> Value {
+        let resources = |version: &str| -> Vec<Value> {
+            if self.is_metrics_api(name, version) {
+                let entries = metrics_provider::resources(name);
+                let resources = entries.chunks(1);
+                return resources.map(|one| aggregated_resource(one, name, version)).collect();
+            }
+            served_resources(self.state, name, version)
+                .map(|(resource, served)| {
+                    // As in kube-apiserver, the kinds of built-in resources have no group and
+                    // version.
+                    let (group, version) =
+                        if resource.is_custom { (name, version) } else { ("", "") };
+                    aggregated_resource(&api_resources(resource, served), group, version)
+                })
+                .collect()
+        };
+        let versions: Vec<Value> = versions
+            .iter()
+            .map(|version| {
+                let resources = resources(version);
+                json!({ "version": version, "resources": resources, "freshness": "Current" })
+            })
+            .collect();
+        json!({ "metadata": { "name": name }, "versions": versions })
+    }
+
+    fn group_list(&self) -> Value {
+        let groups: Vec<Value> =
+            self.groups().iter().map(|(name, versions)| api_group(name, versions)).collect();
+        json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
+    }
+
+    fn group_versions(&self, name: &str) -> Option<Value> {
+        let groups = self.groups();
+        let (_, versions) = groups.iter().find(|(group, _)| *group == name)?;
+        let mut group = api_group(name, versions);
+        json_fields::set(&mut group, &["kind"], "APIGroup");
+        json_fields::set(&mut group, &["apiVersion"], "v1");
+        Some(group)
+    }
+
+    fn resource_list(&self, group: &str, version: &str) -> Option<Value> {
+        let is_metrics_api = self.is_metrics_api(group, version);
+        let resources: Vec<Value> = if is_metrics_api {
+            metrics_provider::resources(group)
+        } else {
+            served_resources(self.state, group, version)
+                .flat_map(|(resource, version)| api_resources(resource, version))
+                .collect()
+        };
+        let exists = is_metrics_api || !resources.is_empty();
+        exists.then(|| {
+            let group_version = api_version(group, version);
+            json!({
+                "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
+                "resources": resources,
+            })
+        })
+    }
 }
 
 fn aggregated_list(groups: Vec<Value>) -> Value {
@@ -127,39 +194,6 @@ fn aggregated_list(groups: Vec<Value>) -> Value {
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
         "items": groups,
     })
-}
-
-fn aggregated_group(
-    state: &State,
-    metrics_apis: &MetricsApis,
-    name: &str,
-    versions: &[&str],
-) -> Value {
-    let resources = |version: &str| -> Vec<Value> {
-        if is_metrics_api(metrics_apis, name, version) {
-            let entries = metrics_provider::resources(name);
-            return entries.chunks(1).map(|one| aggregated_resource(one, name, version)).collect();
-        }
-        served_resources(state, name, version)
-            .map(|(resource, served)| {
-                // As in kube-apiserver, the kinds of built-in resources have no group and version.
-                let (group, version) = if resource.is_custom { (name, version) } else { ("", "") };
-                aggregated_resource(&api_resources(resource, served), group, version)
-            })
-            .collect()
-    };
-    let versions: Vec<Value> = versions
-        .iter()
-        .map(|version| {
-            let resources = resources(version);
-            json!({ "version": version, "resources": resources, "freshness": "Current" })
-        })
-        .collect();
-    json!({ "metadata": { "name": name }, "versions": versions })
-}
-
-fn is_metrics_api(metrics_apis: &MetricsApis, group: &str, version: &str) -> bool {
-    metrics_apis.contains(&(group, version))
 }
 
 /// The resources that this version of a group has, with that version.
@@ -207,53 +241,12 @@ fn core_versions() -> Value {
     json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })
 }
 
-fn group_list(state: &State, metrics_apis: &MetricsApis) -> Value {
-    let groups: Vec<Value> = all_groups(state, metrics_apis)
-        .iter()
-        .map(|(name, versions)| api_group(name, versions))
-        .collect();
-    json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
-}
-
-fn group_versions(state: &State, metrics_apis: &MetricsApis, name: &str) -> Option<Value> {
-    let groups = all_groups(state, metrics_apis);
-    let (_, versions) = groups.iter().find(|(group, _)| *group == name)?;
-    let mut group = api_group(name, versions);
-    json_fields::set(&mut group, &["kind"], "APIGroup");
-    json_fields::set(&mut group, &["apiVersion"], "v1");
-    Some(group)
-}
-
 fn api_group(name: &str, versions: &[&str]) -> Value {
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| json!({ "groupVersion": api_version(name, version), "version": version }))
         .collect();
     json!({ "name": name, "versions": versions, "preferredVersion": versions.first() })
-}
-
-fn resource_list(
-    state: &State,
-    metrics_apis: &MetricsApis,
-    group: &str,
-    version: &str,
-) -> Option<Value> {
-    let is_metrics_api = is_metrics_api(metrics_apis, group, version);
-    let resources: Vec<Value> = if is_metrics_api {
-        metrics_provider::resources(group)
-    } else {
-        served_resources(state, group, version)
-            .flat_map(|(resource, version)| api_resources(resource, version))
-            .collect()
-    };
-    let exists = is_metrics_api || !resources.is_empty();
-    exists.then(|| {
-        let group_version = api_version(group, version);
-        json!({
-            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
-            "resources": resources,
-        })
-    })
 }
 
 /// Adds the metrics that the provider lists, if the group belongs to a metrics API.

@@ -77,6 +77,18 @@ impl ApiError {
         Self::new(400, "BadRequest", message)
     }
 
+    /// 400 for a body of this kind and version that can't be read as `expected_kind`.
+    pub(crate) fn unreadable_body(
+        kind: &str,
+        version: &str,
+        expected_kind: &str,
+        detail: &str,
+    ) -> Self {
+        Self::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {expected_kind}: {detail}"
+        ))
+    }
+
     /// 404 for a resource or subresource that the group and version don't have.
     pub fn unknown_resource() -> Self {
         Self::with_empty_details(

@@ -59,7 +59,6 @@ mod faults;
 mod json_fields;
 mod metrics_api;
 mod metrics_provider;
-mod names;
 mod objects;
 mod output;
 mod patch;

@@ -12,7 +12,7 @@ pub(crate) const RESOURCE: &str = "metrics.k8s.io";
 pub(crate) const CUSTOM: &str = "custom.metrics.k8s.io";
 pub(crate) const EXTERNAL: &str = "external.metrics.k8s.io";
 
-/// The served groups and versions: the newest version of each API that the controller supports, and
+/// The served groups and versions: the newest version of each metrics API, and
 /// `metrics.k8s.io/v1beta1`.
 pub(crate) const SERVED_APIS: &[(&str, &str)] =
     &[(RESOURCE, "v1"), (RESOURCE, "v1beta1"), (CUSTOM, "v1beta2"), (EXTERNAL, "v1beta1")];

@@ -37,7 +37,7 @@ impl RequestTarget {
         if json_fields::str_at(object, "/apiVersion") == requested {
             return Cow::Borrowed(object);
         }
-        if self.resource.is_autoscaler() {
+        if self.resource.is_core_autoscaler() {
             return Cow::Owned(autoscaler_v1::to_v1(object));
         }
         let mut object = object.clone();

@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
+    clock::format_time,
     config::Config,
-    names,
     objects::create,
     registry::Registry,
     request::ApiRequest,
@@ -67,7 +67,7 @@ impl Server {
 
     /// The current time in the format of the API.
     pub(crate) fn now(&self) -> String {
-        names::timestamp((self.config.clock)())
+        format_time((self.config.clock)())
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -63,8 +63,8 @@ pub struct ServerHandle {
 }
 
 impl ServerHandle {
-    /// Starts serving in a task. Returns the bound address, and the handle that stops accepting when
-    /// dropped.
+    /// Starts serving in a task. Returns the bound address, and the handle that stops accepting
+    /// when dropped.
     pub(crate) async fn serve(
         address: SocketAddr,
         router: Router,

@@ -285,10 +285,10 @@ mod tests {
 
     use super::*;
 
-    /// Simulated controllers reconcile restored objects only if the last resource version of the
-    /// collection changes.
+    /// Simulated controllers reconcile the restored objects only if the latest resource version of
+    /// the collection has changed.
     #[test]
-    fn restore_is_the_last_change_of_a_collection() {
+    fn replaced_collection_has_the_given_resource_version() {
         let mut store = Store::new(10, None);
         let key = (String::new(), "pods".to_owned());
         let id = ("shop".to_owned(), "web-0".to_owned());

@@ -8,16 +8,17 @@ use hpa_adapter::{
     Version,
 };
 use hpa_calc::Selector;
-use hpa_metrics::{Catalog, FixedMapper, KubeObjects, ObjectLister};
+use hpa_metrics::{Catalog, FixedMapper, KubeObjects, MetricSource, ObjectLister};
 use hpa_prometheus::client::{Client, Settings, Verb, parse_header};
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, Servers};
 use http::Request;
+use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{cluster::Cluster, normalize, prometheus::Prometheus};
-use crate::{compare::difference, rules};
+use crate::{compare, rules};
 
 const COMPAT: Compat = Compat::Reference;
 const PORT: u16 = 61_234;
@@ -66,7 +67,13 @@ async fn check_line(line: &Value, header: &Value) -> Result<(), String> {
     source.relist().await.ok();
     let received = without_responses(&json!(prometheus.received()));
     ensure_equal("discovery", &without_responses(&line["discovery"]), &received)?;
-    let adapter = adapter(source, &cluster)?;
+    let options = AdapterOptions {
+        groups: watch::channel(source.groups()).1,
+        compat: COMPAT,
+        port: PORT,
+        version: Version::default(),
+    };
+    let adapter = new_adapter(source, &cluster, options, &["/healthz", "/readyz", "/livez"])?;
     cluster.take_requests();
     let requests = line["requests"].as_array().into_iter().flatten();
     for (index, recorded) in requests.enumerate() {
@@ -125,15 +132,15 @@ impl Flags {
     }
 }
 
-fn adapter(source: Arc<PrometheusSource>, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
-    let options = AdapterOptions {
-        groups: watch::channel(source.groups()).1,
-        compat: COMPAT,
-        port: PORT,
-        version: Version::default(),
-    };
+/// An adapter that sends its access reviews to the cluster.
+pub(crate) fn new_adapter(
+    source: Arc<dyn MetricSource>,
+    cluster: &Arc<Cluster>,
+    options: AdapterOptions,
+    always_allowed: &[&str],
+) -> Result<Adapter, String> {
     let authorizer = AuthorizerOptions {
-        always_allowed: ["/healthz", "/readyz", "/livez"].map(str::to_owned).to_vec(),
+        always_allowed: always_allowed.iter().map(ToString::to_string).collect(),
         // Reviews are not cached: in the recordings, each request has its own.
         allowed_lifetime: Duration::ZERO,
         denied_lifetime: Duration::ZERO,
@@ -151,6 +158,22 @@ async fn check_request(
     recorded: &Value,
 ) -> Result<(), String> {
     prometheus.expect(&recorded["prometheus"]);
+    check_body(recorded, &send(adapter, recorded).await?)?;
+    let requests = cluster.take_requests();
+    ensure_equal(
+        "lists",
+        &json!(without_relists(&recorded["lists"], &requests.lists)),
+        &requests.lists,
+    )?;
+    let access = requests.accesses.first();
+    ensure_equal("authorization", &recorded["authorization"], &json!(access))?;
+    let expected = without_responses(&recorded["prometheus"]);
+    ensure_equal("prometheus", &expected, &without_responses(&json!(prometheus.received())))
+}
+
+/// Sends a recorded request, and compares the status and the content type of the response. Returns
+/// the body.
+pub(crate) async fn send(adapter: &Adapter, recorded: &Value) -> Result<Bytes, String> {
     let method = recorded["method"].as_str().unwrap_or_default();
     let mut request =
         Request::builder().method(method).uri(recorded["path"].as_str().unwrap_or_default());
@@ -164,18 +187,7 @@ async fn check_request(
     let content_type = response.headers().get(http::header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
     ensure_equal("contentType", &recorded["contentType"], &json!(content_type))?;
-    let body = response.into_body();
-    check_body(recorded, &body)?;
-    let requests = cluster.take_requests();
-    ensure_equal(
-        "lists",
-        &json!(without_relists(&recorded["lists"], &requests.lists)),
-        &requests.lists,
-    )?;
-    let access = requests.accesses.first();
-    ensure_equal("authorization", &recorded["authorization"], &json!(access))?;
-    let expected = without_responses(&recorded["prometheus"]);
-    ensure_equal("prometheus", &expected, &without_responses(&json!(prometheus.received())))
+    Ok(response.into_body())
 }
 
 fn check_body(recorded: &Value, body: &[u8]) -> Result<(), String> {
@@ -238,5 +250,5 @@ fn ensure_equal<T: serde::Serialize + ?Sized>(
     if is_empty(expected) && is_empty(&found) {
         return Ok(());
     }
-    difference(field, expected, &found).map_or(Ok(()), Err)
+    compare::ensure_equal(field, expected, &found)
 }

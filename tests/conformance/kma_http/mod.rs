@@ -10,21 +10,24 @@ mod objects;
 
 use std::sync::Arc;
 
-use hpa_adapter::{
-    Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Peer, Trust,
-    Version,
-};
+use hpa_adapter::{Adapter, AdapterOptions, Version};
 use hpa_metrics::ApiGroups;
-use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use self::{collect::CollectedMetrics, metric_source::StoredMetrics, objects::Objects};
 use crate::{
-    adapter::{cluster::Cluster, normalize::replace_volatile_parts, prometheus::Prometheus},
-    compare::difference,
+    adapter::{
+        cluster::Cluster,
+        http::{new_adapter, send},
+        normalize::replace_volatile_parts,
+        prometheus::Prometheus,
+    },
+    compare::ensure_equal,
 };
+
+const PORT: u16 = 443;
 
 /// Compares a line: the queries and events for a cluster's autoscalers, and the responses to
 /// requests.
@@ -53,7 +56,14 @@ async fn check_line(line: &Value) -> Result<(), String> {
     )?;
     check_events(&line, &collected)?;
     let cluster = Cluster::new(&json!({"kinds": []}), &json!([]))?;
-    let adapter = adapter(StoredMetrics::new(collected.store), &cluster)?;
+    let options = AdapterOptions {
+        groups: watch::channel(ApiGroups { custom: true, external: true, resource: false }).1,
+        compat: hpa_prometheus::rules::Compat::Off,
+        port: PORT,
+        version: Version::default(),
+    };
+    let source = Arc::new(StoredMetrics::new(collected.store));
+    let adapter = new_adapter(source, &cluster, options, &[])?;
     for (index, recorded) in line["requests"].as_array().into_iter().flatten().enumerate() {
         check_request(&adapter, &cluster, recorded)
             .await
@@ -102,42 +112,14 @@ fn check_events(line: &Value, collected: &CollectedMetrics) -> Result<(), String
     ensure_equal("events", &sorted(recorded.collect()), &sorted(found.collect()))
 }
 
-fn adapter(source: StoredMetrics, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
-    let options = AdapterOptions {
-        groups: watch::channel(ApiGroups { custom: true, external: true, resource: false }).1,
-        compat: hpa_prometheus::rules::Compat::Off,
-        port: 443,
-        version: Version::default(),
-    };
-    let authorizer = AuthorizerOptions {
-        always_allowed: Vec::new(),
-        // Reviews are not cached: in the recordings, each request has its own.
-        allowed_lifetime: std::time::Duration::ZERO,
-        denied_lifetime: std::time::Duration::ZERO,
-    };
-    let authorizer = Authorizer::new(Arc::new(cluster.client()), &authorizer);
-    let authenticator = Arc::new(Authenticator::new(Trust::default(), None));
-    let metrics = Arc::new(Metrics::new().map_err(|error| error.to_string())?);
-    Ok(Adapter::new(Arc::new(source), authenticator, authorizer, metrics, options))
-}
-
 async fn check_request(
     adapter: &Adapter,
     cluster: &Cluster,
     recorded: &Value,
 ) -> Result<(), String> {
-    let method = recorded["method"].as_str().unwrap_or_default();
-    let request =
-        Request::builder().method(method).uri(recorded["path"].as_str().unwrap_or_default());
-    let request = request.body(()).map_err(|error| error.to_string())?;
-    let client = Peer::new([127, 0, 0, 1].into(), Vec::new());
-    let response = adapter.respond(&request.into_parts().0, &client).await;
-    ensure_equal("status", &recorded["status"], &json!(response.status().as_u16()))?;
-    let content_type = response.headers().get(http::header::CONTENT_TYPE);
-    let content_type = content_type.and_then(|value| value.to_str().ok());
-    ensure_equal("contentType", &recorded["contentType"], &json!(content_type))?;
-    let mut found = serde_json::from_slice(&response.into_body())
-        .map_err(|error| format!("the body is not JSON: {error}"))?;
+    let body = send(adapter, recorded).await?;
+    let mut found =
+        serde_json::from_slice(&body).map_err(|error| format!("the body is not JSON: {error}"))?;
     let mut expected = recorded["body"].clone();
     normalize(&mut expected);
     normalize(&mut found);
@@ -154,7 +136,7 @@ async fn check_request(
 ///   `v1`.
 /// - In a list of all namespaces, items have no namespace. In the reference, they have one.
 fn normalize(value: &mut Value) {
-    replace_volatile_parts(value, 443);
+    replace_volatile_parts(value, PORT);
     let is_list = value["kind"] == "MetricValueList" || value["kind"] == "ExternalMetricValueList";
     if is_list && value["items"].is_null() {
         value["items"] = json!([]);
@@ -175,8 +157,4 @@ fn normalize(value: &mut Value) {
     if let Some(items) = value["items"].as_array_mut() {
         items.sort_by_key(ToString::to_string);
     }
-}
-
-fn ensure_equal(field: &str, expected: &Value, found: &Value) -> Result<(), String> {
-    difference(field, expected, found).map_or(Ok(()), Err)
 }

@@ -30,8 +30,8 @@ pub(crate) trait ControlPlane: Send + Sync {
     fn dir(&self) -> &Path;
 
     /// Holds the scale writes of all Deployments in the namespace `ns`, between their arrival and
-    /// their effect. The test can change the objects during that time. `target` is one of them, for
-    /// probing the webhook.
+    /// their effect. The test can change the objects during that time. `target` is one of these
+    /// Deployments: writes of its scale probe the webhook.
     fn hold_scale_writes<'a>(
         &'a self,
         ns: &'a str,
@@ -42,7 +42,7 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// permission.
     fn role_kubeconfig<'a>(&'a self, ns: &'a str) -> BoxFuture<'a, Result<PathBuf>>;
 
-    /// The minor version of Kubernetes, also of the reference controller: for example 36.
+    /// The minor version of Kubernetes and of the reference controller, for example 36.
     fn minor_version(&self) -> Result<u32>;
 
     /// Starts the reference controller for all namespaces, with the settings of the controller
@@ -69,7 +69,7 @@ pub(crate) trait ControlPlane: Send + Sync {
 
 /// The tools and credentials of a cluster administrator.
 pub(crate) struct AdminAccess {
-    /// The path of kubectl, which is possibly not installed.
+    /// The path of kubectl. The file may not exist.
     pub(crate) kubectl: PathBuf,
     pub(crate) kubeconfig: PathBuf,
 }

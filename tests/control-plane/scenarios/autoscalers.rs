@@ -1,10 +1,13 @@
 //! Several autoscalers of the same pods, concurrently or one after the other.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 
 use super::cpu_metric;
 use crate::metrics::Load;
-use crate::test_env::{TestEnv, has_condition, message};
+use crate::test_env::{Hpa, TestEnv, has_condition, has_replicas, message, spec_replicas};
+use crate::wait;
 
 pub(super) async fn ambiguous_selector(env: TestEnv) -> Result<()> {
     let web = env.create_deployment("web", 2).await?;
@@ -26,8 +29,8 @@ pub(super) async fn ambiguous_selector(env: TestEnv) -> Result<()> {
     }
     // Neither scales.
     env.set_cpu("web", Load::PerPod(100));
-    let seen = crate::wait::observe_for(&web.api, "web", std::time::Duration::from_secs(3)).await?;
-    ensure!(seen.iter().all(|web| crate::test_env::spec_replicas(web) == 2), "one of them scaled");
+    let seen = wait::observe_for(&web.api, "web", Duration::from_secs(3)).await?;
+    ensure!(seen.iter().all(|web| spec_replicas(web) == 2), "one of them scaled");
 
     env.set_cpu("web", Load::Total(100));
     env.delete_hpa("two").await?;
@@ -47,9 +50,8 @@ pub(super) async fn recreated_autoscaler_starts_without_recommendations(
     let before = env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
     env.wait_until_settled("web", 8).await?;
     env.set_cpu("web", Load::Total(100));
-    let stabilized = |hpa: &crate::test_env::Hpa| {
-        has_condition(hpa, "AbleToScale", "True", "ScaleDownStabilized")
-            && crate::test_env::has_replicas(hpa, 8)
+    let stabilized = |hpa: &Hpa| {
+        has_condition(hpa, "AbleToScale", "True", "ScaleDownStabilized") && has_replicas(hpa, 8)
     };
     env.wait_for_hpa("web", "the stabilization", stabilized).await?;
 
@@ -59,10 +61,7 @@ pub(super) async fn recreated_autoscaler_starts_without_recommendations(
     let after = env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
     ensure!(before.metadata.uid != after.metadata.uid);
     env.wait_until_settled("web", 2).await?;
-    let seen = crate::wait::observe_for(&web.api, "web", std::time::Duration::from_secs(3)).await?;
-    ensure!(
-        seen.iter().all(|web| crate::test_env::spec_replicas(web) == 2),
-        "recommendations were inherited"
-    );
+    let seen = wait::observe_for(&web.api, "web", Duration::from_secs(3)).await?;
+    ensure!(seen.iter().all(|web| spec_replicas(web) == 2), "recommendations were inherited");
     Ok(())
 }

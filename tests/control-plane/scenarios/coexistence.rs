@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
+use super::targets::install_definition;
 use super::{cpu_metric, external_metric};
 use crate::control_plane::from_json;
 use crate::metrics::Load;
-use crate::test_env::{TestEnv, WAIT_LIMIT, current_metric, has_condition, has_replicas};
+use crate::test_env::{
+    Hpa, Target, TestEnv, WAIT_LIMIT, current_metric, has_condition, has_replicas,
+};
 use crate::wait;
 use crate::workload::Kind;
 
@@ -38,7 +41,8 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
     ensure!(!absent.is_empty(), "the missing definition is not logged");
 
     let definitions = Api::<CustomResourceDefinition>::all(env.client.clone());
-    let definition = install_definition(&definitions).await?;
+    let definition: CustomResourceDefinition = from_json(hpa_calc::crd::definition()?)?;
+    install_definition(&definitions, &definition).await?;
     let api =
         Api::<DynamicObject>::namespaced_with(env.client.clone(), &env.ns, &CUSTOM_KIND.resource());
     // It has the same name as the autoscaler of the core API.
@@ -71,22 +75,8 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
     .await?;
     pause_and_resume(&env, &api).await?;
     custom.wait_for_replicas(6).await?;
-    definitions.delete(&definition, &DeleteParams::default()).await?;
+    definitions.delete(&definition.name_any(), &DeleteParams::default()).await?;
     Ok(())
-}
-
-/// Creates the definition of the custom API, and waits until the API is served. Returns its name.
-async fn install_definition(definitions: &Api<CustomResourceDefinition>) -> Result<String> {
-    let definition: CustomResourceDefinition = from_json(hpa_calc::crd::definition()?)?;
-    definitions.create(&PostParams::default(), &definition).await?;
-    let name = definition.metadata.name.context("a name")?;
-    wait::object(definitions, &name, "the custom API to be served", WAIT_LIMIT, |definition| {
-        let conditions = definition.status.as_ref().and_then(|status| status.conditions.as_ref());
-        conditions
-            .is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
-    })
-    .await?;
-    Ok(name)
 }
 
 /// Checks that `kubectl get` prints the same targets for the autoscalers `web` of both APIs.
@@ -118,7 +108,7 @@ async fn pause_and_resume(env: &TestEnv, api: &Api<DynamicObject>) -> Result<()>
     wait::object(api, "web", "the pause", WAIT_LIMIT, |object| {
         object.data["status"]["conditions"]
             .as_array()
-            .is_some_and(|all| all.iter().any(|c| c["type"] == "Paused"))
+            .is_some_and(|all| all.iter().any(|one| one["type"] == "Paused"))
     })
     .await?;
     env.set_cpu("custom", Load::Total(300));
@@ -187,38 +177,7 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
         println!("  shadow_agrees_with_same_settings: compared with this controller itself");
         env.start_controller("peer", &[])?
     };
-    let web = env.create_deployment("web", 2).await?;
-    env.set_cpu("web", Load::Total(100));
-    env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
-    let worker = env.create_deployment("worker", 2).await?;
-    env.metrics.set_external(&env.ns, "jobs", &[("", "20")]);
-    env.create_hpa("worker", worker.hpa_spec(1, 8, external_metric("jobs", "10"))).await?;
-    let slow = env.create_deployment("slow", 2).await?;
-    env.set_cpu("slow", Load::Total(100));
-    let mut spec = slow.hpa_spec(1, 10, cpu_metric(50));
-    spec["behavior"] = json!({
-        "scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]},
-        "scaleDown": {
-            "stabilizationWindowSeconds": 3,
-            "policies": [{"type": "Pods", "value": 2, "periodSeconds": 4}],
-        },
-    });
-    env.create_hpa("slow", spec).await?;
-    // The target of this autoscaler doesn't exist.
-    let gone = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "gone"});
-    env.create_hpa(
-        "gone",
-        json!({"scaleTargetRef": gone, "maxReplicas": 3, "metrics": cpu_metric(50)}),
-    )
-    .await?;
-    for name in ["web", "worker", "slow"] {
-        env.wait_until_settled(name, 2).await?;
-    }
-    env.wait_for_hpa("gone", "no target", |hpa| {
-        has_condition(hpa, "AbleToScale", "False", "FailedGetScale")
-    })
-    .await?;
-
+    let [web, worker, slow] = create_compared_autoscalers(&env).await?;
     let mut shadow = env.start_shadow_report("shadow", "30s", &[])?;
     env.wait_for_hpa("web", "stable replicas", |hpa| has_replicas(hpa, 2)).await?;
     for _ in 0..2 {
@@ -227,9 +186,7 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
         env.metrics.set_external(&env.ns, "jobs", &[("", "200")]);
         web.wait_for_replicas(6).await?;
         worker.wait_for_replicas(8).await?;
-        let limited = |hpa: &crate::test_env::Hpa| {
-            has_condition(hpa, "ScalingLimited", "True", "TooManyReplicas")
-        };
+        let limited = |hpa: &Hpa| has_condition(hpa, "ScalingLimited", "True", "TooManyReplicas");
         env.wait_for_hpa("worker", "maxReplicas", limited).await?;
         slow.wait_for_replicas(4).await?;
         env.set_cpu("web", Load::Total(100));
@@ -252,6 +209,42 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
     let writes = ["scaled", "forbidden"].map(|word| shadow.tail(3, word)).concat();
     ensure!(writes.is_empty(), "{writes}");
     Ok(())
+}
+
+/// Creates the targets `web`, `worker` and `slow` with settled autoscalers: `slow` has policies for
+/// both directions. The target of a fourth autoscaler doesn't exist.
+async fn create_compared_autoscalers(env: &TestEnv) -> Result<[Target; 3]> {
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::Total(100));
+    env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
+    let worker = env.create_deployment("worker", 2).await?;
+    env.metrics.set_external(&env.ns, "jobs", &[("", "20")]);
+    env.create_hpa("worker", worker.hpa_spec(1, 8, external_metric("jobs", "10"))).await?;
+    let slow = env.create_deployment("slow", 2).await?;
+    env.set_cpu("slow", Load::Total(100));
+    let mut spec = slow.hpa_spec(1, 10, cpu_metric(50));
+    spec["behavior"] = json!({
+        "scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]},
+        "scaleDown": {
+            "stabilizationWindowSeconds": 3,
+            "policies": [{"type": "Pods", "value": 2, "periodSeconds": 4}],
+        },
+    });
+    env.create_hpa("slow", spec).await?;
+    let gone = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "gone"});
+    env.create_hpa(
+        "gone",
+        json!({"scaleTargetRef": gone, "maxReplicas": 3, "metrics": cpu_metric(50)}),
+    )
+    .await?;
+    for name in ["web", "worker", "slow"] {
+        env.wait_until_settled(name, 2).await?;
+    }
+    env.wait_for_hpa("gone", "no target", |hpa| {
+        has_condition(hpa, "AbleToScale", "False", "FailedGetScale")
+    })
+    .await?;
+    Ok([web, worker, slow])
 }
 
 /// A dry run reports the autoscaler whose decisions differ because the peer has another tolerance.

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use super::{cpu_metric, external_metric, record_replicas};
 use crate::metrics::{Load, Outage, Source};
-use crate::test_env::{TestEnv, has_condition, message};
+use crate::test_env::{Hpa, TestEnv, has_condition, message};
 
 pub(super) async fn resource_metrics_outage(env: TestEnv) -> Result<()> {
     let web = env.create_deployment("web", 4).await?;
@@ -15,9 +15,8 @@ pub(super) async fn resource_metrics_outage(env: TestEnv) -> Result<()> {
     let recording = record_replicas(&web, 6).await;
 
     env.metrics.set_outage(&env.ns, Source::Resource, Some(Outage::Unavailable));
-    let failed = |hpa: &crate::test_env::Hpa| {
-        has_condition(hpa, "ScalingActive", "False", "FailedGetResourceMetric")
-    };
+    let failed =
+        |hpa: &Hpa| has_condition(hpa, "ScalingActive", "False", "FailedGetResourceMetric");
     let hpa = env.wait_for_hpa("web", "the outage", failed).await?;
     let text = message(&hpa, "ScalingActive");
     let prefix = "the HPA was unable to compute the replica count: failed to get cpu utilization: \
@@ -54,9 +53,8 @@ pub(super) async fn external_metric_outage(env: TestEnv) -> Result<()> {
     let worker = env.create_deployment("worker", 3).await?;
     // The metric does not exist yet.
     env.create_hpa("worker", worker.hpa_spec(1, 10, external_metric("jobs", "10"))).await?;
-    let failed = |hpa: &crate::test_env::Hpa| {
-        has_condition(hpa, "ScalingActive", "False", "FailedGetExternalMetric")
-    };
+    let failed =
+        |hpa: &Hpa| has_condition(hpa, "ScalingActive", "False", "FailedGetExternalMetric");
     let hpa = env.wait_for_hpa("worker", "no metric", failed).await?;
     let text = message(&hpa, "ScalingActive");
     ensure!(text.contains("unable to get external metric"), "{text}");

@@ -95,7 +95,7 @@ pub(super) async fn owned_pods_beside_a_job(env: TestEnv) -> Result<()> {
     set_annotation(&env, "pods", Value::Null).await?;
     web.wait_for_replicas(6).await?;
     let has_no_settings =
-        |hpa: &Hpa| condition(hpa, "CustomSettings").is_none_or(|c| c.status == "False");
+        |hpa: &Hpa| condition(hpa, "CustomSettings").is_none_or(|one| one.status == "False");
     env.wait_for_hpa("web", "no custom settings", has_no_settings).await?;
     stop_controller(controller).await
 }

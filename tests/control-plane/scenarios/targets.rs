@@ -1,9 +1,11 @@
 //! All kinds of targets.
 
 use anyhow::{Result, ensure};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Api;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionCondition,
+};
 use kube::api::PostParams;
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cpu_metric;
@@ -68,12 +70,22 @@ pub(super) async fn define_kind(env: &TestEnv, kind: Kind, versions: &[&str]) ->
             "names": {"kind": kind.kind, "plural": kind.plural, "singular": kind.kind.to_lowercase()},
         },
     }))?;
-    let api = Api::<CustomResourceDefinition>::all(env.client.clone());
-    api.create(&PostParams::default(), &definition).await?;
-    wait::object(&api, &name, "the kind to be served", WAIT_LIMIT, |definition| {
+    install_definition(&Api::all(env.client.clone()), &definition).await
+}
+
+/// Creates a definition, and waits until its kind is served.
+pub(super) async fn install_definition(
+    api: &Api<CustomResourceDefinition>,
+    definition: &CustomResourceDefinition,
+) -> Result<()> {
+    api.create(&PostParams::default(), definition).await?;
+    let name = definition.name_any();
+    wait::object(api, &name, "the kind to be served", WAIT_LIMIT, |definition| {
         let conditions = definition.status.as_ref().and_then(|status| status.conditions.as_ref());
-        conditions
-            .is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
+        let is_established = |condition: &CustomResourceDefinitionCondition| {
+            condition.type_ == "Established" && condition.status == "True"
+        };
+        conditions.is_some_and(|all| all.iter().any(is_established))
     })
     .await?;
     Ok(())

@@ -14,11 +14,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
 use hpa_calc::Selector;
-use hpa_metrics::resource::GroupResource;
+use hpa_metrics::resource::{ApiResources, GroupResource};
 use hpa_prometheus::client::{Client, InstantQuery, Settings, TimeoutParameter};
 use hpa_prometheus::rules::{
     Compat, Config, NotPerObject, Rule,
-    query::Objects,
+    query::{ObjectQuery, QueriedObjects},
     results::{ObjectSamples, QueryResult, Sample},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -37,6 +37,7 @@ const TEMPLATE_COUNT: usize = 400;
 const MIN_SHARED: usize = 60;
 /// The age of the newest samples, far below the retention time of Prometheus.
 const AGE: SignedDuration = SignedDuration::from_hours(4);
+/// The label with the name of the pod.
 const LABEL: &str = "pod";
 
 /// A server with random series.
@@ -111,6 +112,8 @@ struct RuleUnderTest {
     template: String,
     rule: Rule,
     selector: Selector,
+    resource: GroupResource,
+    resources: ApiResources,
 }
 
 impl RuleUnderTest {
@@ -122,24 +125,28 @@ impl RuleUnderTest {
         );
         let config = Config::parse(&file)?;
         let rule = config.rules.first().context("no rule")?;
-        let rule = Rule::new(rule, &resources())?;
-        Ok(Self { template: template.to_owned(), rule, selector: Selector::everything() })
+        let resources = resources();
+        Ok(Self {
+            template: template.to_owned(),
+            rule: Rule::new(rule, &resources)?,
+            selector: Selector::everything(),
+            resource: GroupResource::pods(),
+            resources,
+        })
+    }
+
+    fn query<'a>(&'a self, namespace: &'a str, names: &'a [String]) -> ObjectQuery<'a> {
+        let objects = QueriedObjects { resource: &self.resource, namespace, names };
+        self.rule.custom_query("x", objects, &self.selector, &self.resources, Compat::Off)
     }
 
     fn shared_query(&self, namespace: &str) -> Result<String, NotPerObject> {
-        let resource = GroupResource::pods();
-        let objects = Objects { resource: &resource, namespace, names: &[] };
-        let (selector, resources) = (&self.selector, resources());
-        self.rule.custom_query("x", objects, selector, &resources, Compat::Off).render_shared()
+        self.query(namespace, &[]).render_shared()
     }
 
     /// The query that would be shared without a check.
     fn unchecked_query(&self, namespace: &str) -> Result<String> {
-        let resource = GroupResource::pods();
-        let objects = Objects { resource: &resource, namespace, names: &[] };
-        let (selector, resources) = (&self.selector, resources());
-        let query = self.rule.custom_query("x", objects, selector, &resources, Compat::Off);
-        Ok(query.render_for_all()?)
+        Ok(self.query(namespace, &[]).render_for_all()?)
     }
 
     /// Compares the results of a shared query with those of queries for one pod and for several
@@ -162,11 +169,7 @@ impl RuleUnderTest {
         }
         let mut value_count = 0;
         for names in requests {
-            let resource = GroupResource::pods();
-            let objects = Objects { resource: &resource, namespace, names: &names };
-            let (selector, resources) = (&self.selector, resources());
-            let query = self.rule.custom_query("x", objects, selector, &resources, Compat::Off);
-            let query = query.render()?;
+            let query = self.query(namespace, &names).render()?;
             let single = random_series.query(query.clone()).await;
             match compare_results(&shared, &single, &names) {
                 Ok(found) => value_count += found,

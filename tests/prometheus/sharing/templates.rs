@@ -135,7 +135,8 @@ fn binary(rng: &mut Rng, depth: usize) -> String {
         pick(rng, &["", "group_left", "group_left (node)", "group_right", "group_left (pod)"])
     };
     // After `group_left`, an operand in parentheses would be parsed as labels.
-    let group = if group.ends_with(['t', 'h']) { format!("{group} ()") } else { group.to_owned() };
+    let needs_labels = matches!(group, "group_left" | "group_right");
+    let group = if needs_labels { format!("{group} ()") } else { group.to_owned() };
     format!("({left}) {operator} {labels} {group} ({right})")
 }
 

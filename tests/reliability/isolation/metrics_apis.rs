@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use hpa_testbed::{Effect, Fault, Match};
-use hpa_tests::harness::objects;
+use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::json;
 
-use super::{DURATION, count_and_longest_gap};
+use super::count_and_longest_gap;
 use crate::{
     MAX_REPLICAS, PERIOD,
     cluster::{Cluster, running_cluster},
     random::CONTROLLER,
 };
+
+/// The duration of the failure.
+const FAILURE_DURATION: Duration = Duration::from_mins(30);
 
 /// The number of autoscalers with an external metric, in addition to `jobs`.
 const EXTERNAL_COUNT: usize = 10;
@@ -49,7 +52,7 @@ async fn overloaded_metrics_api_delays_no_other_api() {
     create_external(&cluster, EXTERNAL_COUNT, 1);
     faults.add(external_metrics(Effect::TooManyRequests { retry_after_seconds: Some(5) }));
     let since = cluster.clock.age();
-    cluster.sleep(DURATION).await;
+    cluster.sleep(FAILURE_DURATION).await;
     assert!(faults.total_hits() > 100, "{} hits", faults.total_hits());
     assert_unaffected(&cluster, since);
     cluster.shut_down().await;
@@ -61,7 +64,7 @@ async fn hanging_metrics_api_delays_no_other_autoscaler() {
     create_external(&cluster, EXTERNAL_COUNT, 1);
     faults.add(external_metrics(hang()));
     let since = cluster.clock.age();
-    cluster.sleep(DURATION).await;
+    cluster.sleep(FAILURE_DURATION).await;
     assert!(faults.total_hits() > 100, "{} hits", faults.total_hits());
     assert_unaffected(&cluster, since);
     // Autoscalers with external metrics are also reconciled, and scale when the API responds again.
@@ -70,7 +73,7 @@ async fn hanging_metrics_api_delays_no_other_autoscaler() {
     cluster.loads.set("external-0-0", 4);
     faults.clear();
     cluster.wait_for_replicas("external-0", 4).await;
-    let recovery = cluster.clock.age().saturating_sub(since + DURATION);
+    let recovery = cluster.clock.age().saturating_sub(since + FAILURE_DURATION);
     assert!(recovery < 3 * PERIOD, "scaled after {recovery:?}");
     cluster.shut_down().await;
 }
@@ -102,13 +105,7 @@ async fn slow_metrics_api_fails_no_metric() {
     faults.add(external_metrics(Effect::Slow { by: Duration::from_secs(7) }));
     cluster.sleep(3 * PERIOD).await;
     for at in 0..EXTERNAL_COUNT {
-        let hpa = cluster.testbed.get(
-            "autoscaling/v2",
-            "HorizontalPodAutoscaler",
-            hpa_tests::harness::NAMESPACE,
-            &format!("external-{at}"),
-        );
-        let hpa = hpa.expect("an autoscaler");
+        let hpa = cluster.testbed.hpa(&format!("external-{at}")).expect("an autoscaler");
         assert_eq!(hpa["status"]["desiredReplicas"], json!(4), "{hpa}");
     }
     cluster.shut_down().await;

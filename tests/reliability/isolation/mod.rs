@@ -7,16 +7,14 @@ use std::time::Duration;
 
 use crate::cluster::Cluster;
 
-/// The duration of the failure.
-const DURATION: Duration = Duration::from_mins(30);
-
 /// The number of reconciles of an autoscaler since an age of the cluster, and the longest time
-/// between two of them, or since the last one ([`DURATION`] without reconciles).
+/// without one since then.
 fn count_and_longest_gap(cluster: &Cluster, name: &str, since: Duration) -> (usize, Duration) {
     let reconciles = cluster.journal.reconciles();
     let times = reconciles.iter().filter(|one| one.autoscaler.name == name && one.started >= since);
     let times: Vec<_> = times.map(|one| one.started).collect();
-    let ends = times.iter().copied().skip(1).chain([cluster.clock.age()]);
-    let gaps = times.iter().zip(ends).map(|(start, end)| end.saturating_sub(*start));
-    (times.len(), gaps.max().unwrap_or(DURATION))
+    let starts = [since].into_iter().chain(times.iter().copied());
+    let ends = times.iter().copied().chain([cluster.clock.age()]);
+    let gaps = starts.zip(ends).map(|(start, end)| end.saturating_sub(start));
+    (times.len(), gaps.max().unwrap_or_default())
 }

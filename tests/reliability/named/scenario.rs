@@ -16,19 +16,19 @@ use crate::{
 };
 
 /// The start of the faults.
-pub(crate) const BEGIN: Duration = Duration::from_secs(60);
+const FAULTS_BEGIN: Duration = Duration::from_secs(60);
 /// The end of the faults. Late enough that recommendations from before the drop of the load at
 /// 120 s have left the stabilization windows ([`WINDOW`]).
-pub(crate) const END: Duration = Duration::from_secs(240);
+const FAULTS_END: Duration = Duration::from_secs(240);
 
-/// A fault that affects the controller from [`BEGIN`] to [`END`].
+/// A fault that affects the controller from [`FAULTS_BEGIN`] to [`FAULTS_END`].
 pub(super) fn on(matching: Match, effect: Effect) -> Fault {
     trigger_on(matching).effect(effect)
 }
 
 /// The trigger of [`on`], for more conditions.
 pub(super) fn trigger_on(matching: Match) -> Fault {
-    Fault::on(matching.client(CONTROLLER)).from(BEGIN).until(END)
+    Fault::on(matching.client(CONTROLLER)).from(FAULTS_BEGIN).until(FAULTS_END)
 }
 
 pub(super) fn scales(verb: &str) -> Match {
@@ -185,11 +185,11 @@ impl Scenario {
             cluster.wait_until_age(at).await;
             apply(&mut cluster, step).await;
         }
-        cluster.wait_until_age(END).await;
+        cluster.wait_until_age(FAULTS_END).await;
         faults.clear();
-        cluster.wait_until_age(END + self.extra_recovery + RECOVERY).await;
+        cluster.wait_until_age(FAULTS_END + self.extra_recovery + RECOVERY).await;
         let replicas = TARGETS.map(|name| (name, cluster.testbed.replicas(name))).into();
-        cluster.wait_until_age(END + self.extra_recovery + 4 * PERIOD + WINDOW).await;
+        cluster.wait_until_age(FAULTS_END + self.extra_recovery + 4 * PERIOD + WINDOW).await;
         if is_faulty && std::env::var_os("RELIABILITY_JOURNAL").is_some() {
             eprintln!("{}", cluster.journal);
         }
@@ -236,7 +236,7 @@ fn common_steps(ending: Ending) -> Vec<(Duration, Step)> {
         }),
         loads(120, [1, 2, 0]),
     ];
-    if matches!(ending, Ending::High) {
+    if ending == Ending::High {
         steps.push(loads(225, [5, 4, 3]));
     }
     steps

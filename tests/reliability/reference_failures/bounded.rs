@@ -72,7 +72,7 @@ fn permanent_faults() -> Vec<Fault> {
     ]
 }
 
-/// Autoscalers and targets that live for two minutes each.
+/// Autoscalers and targets that live for two and a half minutes each.
 #[derive(Default)]
 struct ShortLived {
     names: VecDeque<String>,

@@ -6,7 +6,7 @@ use hpa_testbed::{Effect, Match};
 use hpa_tests::harness::TestbedExt;
 use serde_json::json;
 
-use super::{finish, on, running_cluster, sleep_periods};
+use super::{finish, on, running_cluster, series_value, sleep_periods};
 use crate::cluster::{Cluster, hpa};
 
 /// The duration of the failure, slightly more than an hour. The budget grows by one event every
@@ -28,11 +28,7 @@ fn messages(cluster: &Cluster, name: &str, reason: &str) -> Vec<String> {
 
 /// The number of events that were dropped because the budget was used up.
 fn dropped_over_budget(cluster: &Cluster) -> u64 {
-    let text = cluster.telemetry.render();
-    let line = text.lines().find_map(|line| {
-        line.strip_prefix("hpa_controller_events_dropped_total{cause=\"over_budget\"} ")
-    });
-    line.and_then(|count| count.parse().ok()).expect("a count")
+    series_value(cluster, "hpa_controller_events_dropped_total{cause=\"over_budget\"}")
 }
 
 #[tokio::test(start_paused = true)]

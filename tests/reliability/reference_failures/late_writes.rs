@@ -70,8 +70,8 @@ async fn late_status_write_of_a_former_leader_is_refused() {
     faults.remove(late);
     sleep_periods(&cluster, 2).await;
 
-    let [mark, ..] = cluster.testbed.condition("jobs", "ScaledToZero").expect("a condition");
-    assert_eq!(mark, "True");
+    let [status, ..] = cluster.testbed.condition("jobs", "ScaledToZero").expect("a condition");
+    assert_eq!(status, "True");
     cluster.loads.set("jobs", 3);
     sleep_periods(&cluster, 2).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 3);

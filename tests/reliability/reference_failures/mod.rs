@@ -15,7 +15,7 @@ mod status;
 mod undecodable_pods;
 mod zero;
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use hpa_testbed::{Effect, Fault, FaultId, Faults, Match};
 use hpa_tests::harness::TestbedExt;
@@ -33,7 +33,8 @@ fn on(matching: Match, effect: Effect) -> Fault {
     Fault::on(matching.client(CONTROLLER)).effect(effect)
 }
 
-/// Counts the controller's matching requests from now on, see [`Faults::hits`]. Doesn't change them.
+/// Counts the controller's matching requests from now on, without changing them.
+/// [`Faults::hits`] returns the count.
 fn count_requests(faults: &Faults, matching: Match) -> FaultId {
     faults.add(on(matching, Effect::Slow { by: Duration::ZERO }))
 }
@@ -51,6 +52,14 @@ fn scalings_by_controller(cluster: &Cluster, target: &str, since: Duration) -> V
     };
     let scalings = cluster.journal.scalings().into_iter().filter(matches);
     scalings.map(|scaling| (scaling.from, scaling.to)).collect()
+}
+
+/// The value of a series in the metrics of the controller that started last. `series` includes the
+/// labels.
+fn series_value<T: FromStr>(cluster: &Cluster, series: &str) -> T {
+    let text = cluster.telemetry.render();
+    let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.and_then(|value| value.parse().ok()).expect("the series")
 }
 
 /// A cluster whose autoscaler has scaled `jobs` to zero.

@@ -1,6 +1,6 @@
 //! Another controller on the same autoscalers.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
 use hpa_controller::RunError;
 use hpa_tests::harness::{TestbedExt, objects};
@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{finish, running_cluster, sleep_periods};
+use super::{finish, running_cluster, series_value, sleep_periods};
 use crate::{
     NAMESPACE, PERIOD,
     cluster::Cluster,
@@ -41,14 +41,7 @@ async fn cluster_written_by(manager: &str) -> Cluster {
 }
 
 fn peer_writes(cluster: &Cluster) -> u64 {
-    metric(cluster, "hpa_controller_peer_writes_total")
-}
-
-/// The value of a metric without labels.
-fn metric<T: FromStr>(cluster: &Cluster, name: &str) -> T {
-    let text = cluster.telemetry.render();
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.and_then(|value| value.parse().ok()).expect("the metric")
+    series_value(cluster, "hpa_controller_peer_writes_total")
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +85,7 @@ async fn write_in_one_of_two_namespaces_affects_only_its_autoscaler() {
     cluster.sleep(Duration::from_secs(29)).await;
     let replicas = ["jobs", "web"].map(|name| cluster.testbed.replicas(name));
     assert_eq!(replicas, [4, 2], "web is left to the peer");
-    let age: f64 = metric(&cluster, "hpa_controller_oldest_reconcile_seconds");
+    let age: f64 = series_value(&cluster, "hpa_controller_oldest_reconcile_seconds");
     assert!(age < 20.0, "an autoscaler that is left to a peer isn't stuck: {age}");
     cluster.wait_for_replicas("web", 4).await;
     assert_eq!(peer_writes(&cluster), 0, "writes from before the start");

@@ -7,7 +7,10 @@ use hpa_tests::harness::{TestbedExt, objects};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{count_requests, finish, on, running_cluster, scalings_by_controller, sleep_periods};
+use super::{
+    count_requests, finish, on, running_cluster, scalings_by_controller, series_value,
+    sleep_periods,
+};
 use crate::{PERIOD, cluster::Cluster};
 
 /// The maximum number of sync periods until a stale cache is repaired: two until the cache counts
@@ -44,10 +47,16 @@ impl<'a> ListCounter<'a> {
 
 /// The age of the watch of a resource in seconds, according to the metrics.
 fn watch_age(cluster: &Cluster, resource: &str) -> f64 {
-    let text = cluster.telemetry.render();
-    let series = format!("hpa_controller_watch_age_seconds{{resource=\"{resource}\"}} ");
-    let value = text.lines().find_map(|line| line.strip_prefix(&series)).expect("a watch");
-    value.parse().expect("a number")
+    let series = format!("hpa_controller_watch_age_seconds{{resource=\"{resource}\"}}");
+    series_value(cluster, &series)
+}
+
+/// Checks that no watch is older than this number of sync periods.
+fn assert_watches_are_current(cluster: &Cluster, periods: f64) {
+    for resource in ["deployments.apps", "horizontalpodautoscalers", "pods"] {
+        let age = watch_age(cluster, resource);
+        assert!(age <= PERIOD.as_secs_f64() * periods, "{resource}: {age} s");
+    }
 }
 
 /// A cluster whose target `web` has the four replicas that it needs.
@@ -66,10 +75,7 @@ async fn healthy_watches_confirm_their_caches_within_two_periods() {
     let lists = ListCounter::start(&faults);
     for _ in 0..600 {
         cluster.sleep(Duration::from_secs(1)).await;
-        for resource in ["deployments.apps", "horizontalpodautoscalers", "pods"] {
-            let age = watch_age(&cluster, resource);
-            assert!(age <= PERIOD.as_secs_f64() * 2.0, "{resource}: {age} s");
-        }
+        assert_watches_are_current(&cluster, 2.0);
     }
     // In ten minutes, with watches that last 22 to 27 s.
     let resumed = faults.hits(resumed);
@@ -115,14 +121,10 @@ async fn silent_watch_resumes_on_another_connection() {
     // The timeout of the watch, at most 27 s, and 5 s until it is considered dead.
     cluster.sleep(Duration::from_secs(33)).await;
     assert_eq!(cluster.testbed.replicas("web"), 6);
-    for resource in ["deployments.apps", "horizontalpodautoscalers", "pods"] {
-        assert!(watch_age(&cluster, resource) < PERIOD.as_secs_f64() * 2.5, "{resource}");
-    }
+    assert_watches_are_current(&cluster, 2.5);
     assert_eq!(lists.count(), [2; 3], "two checks, because two watches ended early");
     sleep_periods(&cluster, 2).await;
-    for resource in ["deployments.apps", "horizontalpodautoscalers", "pods"] {
-        assert!(watch_age(&cluster, resource) <= PERIOD.as_secs_f64() * 2.0, "{resource}");
-    }
+    assert_watches_are_current(&cluster, 2.0);
     finish(cluster).await;
 }
 

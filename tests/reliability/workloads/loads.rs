@@ -59,7 +59,7 @@ impl Loads {
         self.milli_by_pod.lock().insert(pod.to_owned(), milli);
     }
 
-    /// Sets the load of a target in the default namespace from now on.
+    /// Sets the load of a target in [`NAMESPACE`] from now on.
     pub(crate) fn set(&self, target: &str, load: i64) {
         self.set_of(&Id::in_shop(target), load);
     }

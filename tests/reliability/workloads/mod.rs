@@ -76,7 +76,7 @@ impl Workloads {
             if self.is_restored.swap(false, Ordering::Relaxed) {
                 workloads = self.restored();
             }
-            let next = self.journal.acting(Actor::Cluster, || self.update(&mut workloads));
+            let next = self.journal.act_as(Actor::Cluster, || self.update(&mut workloads));
             tokio::select! {
                 () = self.journal.target_changes.notified() => {}
                 () = self.clock.wait_until_age(next.unwrap_or_default()), if next.is_some() => {}

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use tokio::process::Command;
+
 /// Path of the `hpa` binary: `HPA_BINARY`; else, in a suite of crate `hpa`, the one that cargo
 /// built for it; else the one in the target directory of the test executable.
 ///
@@ -28,6 +30,18 @@ pub fn hpa_binary() -> PathBuf {
         }
         Err(error) => panic!("{}: {error}: {build}", binary.display()),
     }
+}
+
+/// The command of a program, without the environment variables that `hpa` reads as flags. The
+/// caller's settings must not affect the test.
+pub fn command_without_hpa_variables(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    for (variable, _) in env::vars_os() {
+        if variable.to_string_lossy().starts_with("HPA_") {
+            command.env_remove(variable);
+        }
+    }
+    command
 }
 
 /// Returns a source file that is newer than the binary. `dep_info` is the list of sources that

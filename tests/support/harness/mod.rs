@@ -39,17 +39,17 @@ use std::time::Duration;
 mod binary;
 mod clock;
 mod controller;
+mod http;
 mod metrics;
 pub mod objects;
-mod prometheus;
 mod testbed;
 
 pub use self::{
-    binary::hpa_binary,
+    binary::{command_without_hpa_variables, hpa_binary},
     clock::{ControllerClock, VirtualClock},
     controller::{RunningController, clients, controller_options, election},
+    http::{REQUEST_RULES, http_get, prometheus_success, serve},
     metrics::{SettableMetrics, pod_metrics},
-    prometheus::{REQUEST_RULES, http_get, prometheus_success, serve},
     testbed::{ServedTestbed, TestbedExt},
 };
 

@@ -62,9 +62,9 @@ impl TestbedExt for Testbed {
     }
 }
 
-/// A testbed that listens on its own port until it is dropped.
-#[derive(Debug)]
+/// A testbed that listens on its own port until the handle is dropped.
 pub struct ServedTestbed {
+    testbed: Testbed,
     pub address: SocketAddr,
     pub kubeconfig: PathBuf,
     /// The directory of the kubeconfig and of the test's files.
@@ -79,7 +79,7 @@ impl ServedTestbed {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let kubeconfig = dir.path().join("kubeconfig");
         fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a kubeconfig file");
-        Self { address, kubeconfig, dir, _server: server }
+        Self { testbed: testbed.clone(), address, kubeconfig, dir, _server: server }
     }
 
     /// Starts `hpa run` on this testbed with additional flags, and only these environment
@@ -105,11 +105,11 @@ impl ServedTestbed {
         command
     }
 
-    /// Waits until a Deployment of this testbed has this number of replicas.
-    pub async fn wait_for_replicas(&self, testbed: &Testbed, name: &str, expected: i64) {
+    /// Waits until a Deployment has this number of replicas.
+    pub async fn wait_for_replicas(&self, name: &str, expected: i64) {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
         let deployments: Api<DynamicObject> =
-            Api::namespaced_with(testbed.client(), NAMESPACE, &kind);
+            Api::namespaced_with(self.testbed.client(), NAMESPACE, &kind);
         let mut changes = pin!(watch_object(deployments, name));
         let reached = async {
             while let Some(change) = changes.next().await {
@@ -120,7 +120,7 @@ impl ServedTestbed {
             }
         };
         if timeout(WAIT_TIMEOUT, reached).await.is_err() {
-            let condition = testbed.condition(name, "ScalingActive");
+            let condition = self.testbed.condition(name, "ScalingActive");
             panic!("{name}: not {expected} replicas, {condition:?}: {}", self.log());
         }
     }

@@ -176,8 +176,8 @@ fn watchdog(id: u32, on_parent_exit: OnParentExit) -> Result<Child> {
         .spawn()?)
 }
 
-/// Below the ports that Linux gives to clients (`ip_local_port_range`): one of those could be taken
-/// before the program that gets it listens.
+/// Below the ports that Linux gives to clients (`ip_local_port_range`). A client could take one of
+/// those before the program listens on it.
 const FREE_PORTS: Range<u16> = 15_000..32_000;
 
 /// Returns loopback ports that were free at the time of the call, all of them different.

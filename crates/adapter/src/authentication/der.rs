@@ -22,21 +22,23 @@ const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
 /// Whether a certificate in DER has version 1, which has no version field. `None` if malformed.
 pub(crate) fn has_version_1(der: &[u8]) -> Option<bool> {
+    Some(element(tbs_certificate(der)?, VERSION_TAG).is_none())
+}
+
+/// The signed part of a certificate in DER.
+fn tbs_certificate(der: &[u8]) -> Option<&[u8]> {
     let (certificate, _) = element(der, SEQUENCE)?;
-    let (tbs_certificate, _) = element(certificate, SEQUENCE)?;
-    Some(element(tbs_certificate, VERSION_TAG).is_none())
+    Some(element(certificate, SEQUENCE)?.0)
 }
 
 impl Subject {
     /// Reads the subject of a certificate in DER. `None` if the certificate is malformed, or if
     /// a name isn't in UTF-8 or contains NUL.
     pub(crate) fn of_certificate(der: &[u8]) -> Option<Self> {
-        let (certificate, _) = element(der, SEQUENCE)?;
-        let (tbs_certificate, _) = element(certificate, SEQUENCE)?;
-        let tbs_certificate =
-            element(tbs_certificate, VERSION_TAG).map_or(tbs_certificate, |(_, rest)| rest);
+        let fields = tbs_certificate(der)?;
+        let fields = element(fields, VERSION_TAG).map_or(fields, |(_, rest)| rest);
         // Serial number, algorithm, issuer and validity.
-        let (_, _, rest) = split_element(tbs_certificate)?;
+        let (_, _, rest) = split_element(fields)?;
         let (_, rest) = element(rest, SEQUENCE)?;
         let (_, rest) = element(rest, SEQUENCE)?;
         let (_, rest) = element(rest, SEQUENCE)?;

@@ -13,14 +13,15 @@ mod trust_source;
 
 use std::sync::Arc;
 
-use crate::reviews::{ReviewError, TokenAuthenticator, TokenError, User};
 use hpa_metrics::describe;
 use http::HeaderMap;
 use parking_lot::RwLock;
 
+use crate::reviews::{ReviewError, TokenAuthenticator, TokenError, User};
+
 pub(crate) use peer::KnownClient;
 pub use peer::{ClientKeyVerifier, Peer};
-pub use trust::{Authority, FrontProxy, FrontProxyNames, Trust};
+pub use trust::{CaBundle, FrontProxy, FrontProxyNames, Trust};
 pub use trust_source::{ConfigMapLookup, FrontProxyFlags, TrustSettings, TrustSource};
 
 /// Determines the user of a request.

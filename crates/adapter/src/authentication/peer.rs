@@ -23,7 +23,7 @@ use tracing::warn;
 
 use super::{
     der::{Subject, has_version_1},
-    trust::{Authority, FrontProxy, Trust},
+    trust::{CaBundle, FrontProxy, Trust},
 };
 use crate::reviews::{Flow, LogLimit, User};
 
@@ -107,13 +107,13 @@ impl ClientCertificate {
         {
             return verification.clone();
         }
-        let verify = |authority: &Authority| {
-            authority.verify(&self.chain, UnixTime::now()).map_err(|error| error.to_string())
+        let verify = |ca_bundle: &CaBundle| {
+            ca_bundle.verify(&self.chain, UnixTime::now()).map_err(|error| error.to_string())
         };
         let verification = Arc::new(Verification {
             subject: self.subject.clone(),
-            front_proxy: trust.front_proxy.as_ref().map(|proxy| verify(&proxy.authority)),
-            client: trust.client_authority.as_ref().map(verify),
+            front_proxy: trust.front_proxy.as_ref().map(|proxy| verify(&proxy.ca_bundle)),
+            client: trust.client_ca_bundle.as_ref().map(verify),
             trust: trust.clone(),
         });
         *cached = Some((verification.clone(), Instant::now() + VERIFICATION_LIFETIME));

@@ -19,7 +19,7 @@ pub struct Trust {
     /// The front proxies, if any.
     pub front_proxy: Option<FrontProxy>,
     /// The CA of client certificates. `None`: client certificates name no user.
-    pub client_authority: Option<Authority>,
+    pub client_ca_bundle: Option<CaBundle>,
 }
 
 const CLIENT_CA: &str = "client-ca-file";
@@ -30,8 +30,8 @@ impl Trust {
     pub fn from_cluster(data: &BTreeMap<String, String>) -> Result<Self, SetupError> {
         let bundle = |key: &str| {
             let text = data.get(key).filter(|text| !text.trim().is_empty());
-            let authority = text.map(|text| Authority::from_pem(text.as_bytes())).transpose();
-            authority.map_err(|error| SetupError::caused_by(format!("{key} is invalid"), error))
+            let ca_bundle = text.map(|text| CaBundle::from_pem(text.as_bytes())).transpose();
+            ca_bundle.map_err(|error| SetupError::caused_by(format!("{key} is invalid"), error))
         };
         let list = |key: &str| match data.get(key).filter(|text| !text.is_empty()) {
             Some(text) => serde_json::from_str::<Vec<String>>(text).map_err(|error| {
@@ -40,7 +40,7 @@ impl Trust {
             None => Ok(Vec::new()),
         };
         let front_proxy = match bundle(FRONT_PROXY_CA)? {
-            Some(authority) => {
+            Some(ca_bundle) => {
                 let names = FrontProxyNames {
                     allowed: list("requestheader-allowed-names")?,
                     username_headers: list("requestheader-username-headers")?,
@@ -48,19 +48,19 @@ impl Trust {
                     group_headers: list("requestheader-group-headers")?,
                     extra_header_prefixes: list("requestheader-extra-headers-prefix")?,
                 };
-                Some(FrontProxy { authority, names })
+                Some(FrontProxy { ca_bundle, names })
             }
             None => None,
         };
-        Ok(Self { front_proxy, client_authority: bundle(CLIENT_CA)? })
+        Ok(Self { front_proxy, client_ca_bundle: bundle(CLIENT_CA)? })
     }
 }
 
-/// A bundle of certificate authorities.
+/// Certificate authorities that issue certificates of clients.
 #[derive(Clone, Debug)]
-pub struct Authority(Arc<dyn ClientCertVerifier>);
+pub struct CaBundle(Arc<dyn ClientCertVerifier>);
 
-impl Authority {
+impl CaBundle {
     pub fn from_pem(bundle: &[u8]) -> Result<Self, SetupError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(bundle) {
@@ -101,7 +101,7 @@ impl Authority {
 #[derive(Clone, Debug)]
 pub struct FrontProxy {
     /// The CA of the proxies' certificates.
-    pub authority: Authority,
+    pub ca_bundle: CaBundle,
     pub names: FrontProxyNames,
 }
 

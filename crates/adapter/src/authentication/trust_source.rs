@@ -16,10 +16,10 @@ use kube::{
 };
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
-use super::{Authenticator, Authority, FrontProxy, FrontProxyNames, Trust};
-use crate::error::SetupError;
+use super::{Authenticator, CaBundle, FrontProxy, FrontProxyNames, Trust};
+use crate::{error::SetupError, reviews::LogLimit};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
@@ -130,11 +130,11 @@ impl TrustSource {
     fn combine(&self) -> Result<Trust, SetupError> {
         let mut trust = self.cluster.clone();
         if let Some(path) = &self.settings.client_ca_file {
-            trust.client_authority = Some(read_authority(path)?);
+            trust.client_ca_bundle = Some(read_ca_bundle(path)?);
         }
         if let Some(flags) = &self.settings.front_proxy {
-            let (authority, names) = (read_authority(&flags.ca_file)?, flags.names.clone());
-            trust.front_proxy = Some(FrontProxy { authority, names });
+            let (ca_bundle, names) = (read_ca_bundle(&flags.ca_file)?, flags.names.clone());
+            trust.front_proxy = Some(FrontProxy { ca_bundle, names });
         }
         Ok(trust)
     }
@@ -146,7 +146,8 @@ impl TrustSource {
         let named = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
         let maps = watch_events(maps, named).applied_objects();
         let reads_config_map = self.reads_config_map();
-        let mut maps = maps.inspect_err(log_watch_error).boxed();
+        let warnings = LogLimit::default();
+        let mut maps = maps.inspect_err(move |error| log_watch_error(error, &warnings)).boxed();
         let mut files = interval(FILE_INTERVAL);
         files.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick is immediate, but the files were just read.
@@ -189,8 +190,12 @@ impl TrustSource {
     }
 }
 
-fn log_watch_error(error: &watcher::Error) {
-    warn!(error = describe(error), "unable to watch the ConfigMap {NAMESPACE}/{NAME}");
+fn log_watch_error(error: &watcher::Error, warnings: &LogLimit) {
+    if warnings.try_acquire() {
+        warn!(error = describe(error), "unable to watch the ConfigMap {NAMESPACE}/{NAME}");
+    } else {
+        debug!(error = describe(error), "unable to watch the ConfigMap {NAMESPACE}/{NAME}");
+    }
 }
 
 fn trust_from_cluster(data: &BTreeMap<String, String>) -> Result<Trust, SetupError> {
@@ -199,9 +204,9 @@ fn trust_from_cluster(data: &BTreeMap<String, String>) -> Result<Trust, SetupErr
     })
 }
 
-fn read_authority(path: &Path) -> Result<Authority, SetupError> {
+fn read_ca_bundle(path: &Path) -> Result<CaBundle, SetupError> {
     let failed = |action: &str| format!("unable to {action} {}", path.display());
     let bundle =
         std::fs::read(path).map_err(|error| SetupError::caused_by(failed("read"), error))?;
-    Authority::from_pem(&bundle).map_err(|error| SetupError::caused_by(failed("use"), error))
+    CaBundle::from_pem(&bundle).map_err(|error| SetupError::caused_by(failed("use"), error))
 }

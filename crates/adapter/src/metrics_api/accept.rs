@@ -54,7 +54,7 @@ impl Conversion {
 
 /// The conversions that a route supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Conversions {
+pub enum AllowedConversions {
     None,
     /// Metadata only.
     Metadata,
@@ -64,7 +64,7 @@ pub enum Conversions {
     Discovery,
 }
 
-impl Conversions {
+impl AllowedConversions {
     fn allow(self, conversion: Option<&Conversion>) -> bool {
         let Some(conversion) = conversion else { return true };
         let is_metadata = matches!(
@@ -148,7 +148,7 @@ impl<'a> Clause<'a> {
     }
 
     /// The media type with the parameters of the clause, if the route supports it.
-    fn media_type(&self, encoding: Encoding, conversions: Conversions) -> Option<MediaType> {
+    fn media_type(&self, encoding: Encoding, conversions: AllowedConversions) -> Option<MediaType> {
         let mut media_type = MediaType { encoding, ..MediaType::default() };
         for (key, value) in &self.parameters {
             let value = (*value).to_owned();
@@ -174,7 +174,7 @@ impl<'a> Clause<'a> {
 
 /// The media type of a response: the first clause of `accept`, by quality, that the route supports
 /// as JSON or YAML, otherwise as protobuf. Fails if there is none.
-pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, String> {
+pub fn negotiate(accept: &str, conversions: AllowedConversions) -> Result<MediaType, String> {
     if accept.is_empty() {
         return Ok(MediaType::default());
     }
@@ -231,23 +231,22 @@ impl MediaType {
 
     pub fn encode(&self, body: &impl Serialize) -> Result<Vec<u8>, EncodeError> {
         match self.encoding {
-            Encoding::Json => {}
+            Encoding::Json if self.is_pretty => Ok(serde_json::to_vec_pretty(body)?),
+            Encoding::Json => {
+                let mut bytes = serde_json::to_vec(body)?;
+                bytes.push(b'\n');
+                Ok(bytes)
+            }
             // The conversion to a value sorts the keys, as the API server does.
             Encoding::Yaml => {
                 let value = serde_json::to_value(body)?;
-                return Ok(serde_saphyr::to_string(&value)?.into_bytes());
+                Ok(serde_saphyr::to_string(&value)?.into_bytes())
             }
             Encoding::Protobuf => {
                 let encoded = protobuf::encode(&serde_json::to_value(body)?);
-                return encoded.ok_or(EncodeError::Protobuf);
+                encoded.ok_or(EncodeError::Protobuf)
             }
         }
-        if self.is_pretty {
-            return Ok(serde_json::to_vec_pretty(body)?);
-        }
-        let mut bytes = serde_json::to_vec(body)?;
-        bytes.push(b'\n');
-        Ok(bytes)
     }
 }
 
@@ -260,7 +259,7 @@ mod tests {
 
     const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 
-    fn describe(accept: &str, conversions: Conversions) -> String {
+    fn describe(accept: &str, conversions: AllowedConversions) -> String {
         let Ok(media_type) = negotiate(accept, conversions) else { return "none".to_owned() };
         let encoding = format!("{:?}", media_type.encoding).to_lowercase();
         let conversion = media_type.conversion.unwrap_or_default();
@@ -282,19 +281,22 @@ mod tests {
     #[case("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", "json")]
     #[case("application/json;stream=watch", "json")]
     fn first_supported_type_is_used(#[case] accept: &str, #[case] expected: &str) {
-        assert_eq!(describe(accept, Conversions::None), expected);
+        assert_eq!(describe(accept, AllowedConversions::None), expected);
     }
 
     #[test]
     fn conversions_depend_on_the_route() {
-        assert_eq!(describe(TABLE, Conversions::Table), "json Table");
-        assert_eq!(describe(TABLE, Conversions::Metadata), "none");
+        assert_eq!(describe(TABLE, AllowedConversions::Table), "json Table");
+        assert_eq!(describe(TABLE, AllowedConversions::Metadata), "none");
         let metadata = TABLE.replace("Table", "PartialObjectMetadata");
-        assert_eq!(describe(&metadata, Conversions::Metadata), "json PartialObjectMetadata");
+        assert_eq!(describe(&metadata, AllowedConversions::Metadata), "json PartialObjectMetadata");
         let unknown_version = TABLE.replace("v=v1", "v=v2");
-        assert_eq!(describe(&unknown_version, Conversions::Table), "none");
+        assert_eq!(describe(&unknown_version, AllowedConversions::Table), "none");
         let discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        assert_eq!(describe(discovery, Conversions::Discovery), "json APIGroupDiscoveryList");
+        assert_eq!(
+            describe(discovery, AllowedConversions::Discovery),
+            "json APIGroupDiscoveryList"
+        );
     }
 
     #[rstest]

@@ -68,8 +68,8 @@ impl ResourceList {
     }
 }
 
-/// The listed versions of a group. With compatibility, only the preferred one is listed, as in
-/// prometheus-adapter. The others are served all the same.
+/// The listed versions of a group. With [`Compat::Reference`], only the preferred one is listed, as
+/// in prometheus-adapter. The others are served nevertheless.
 fn group_versions(group: MetricsApi, compat: Compat) -> Vec<Value> {
     let count = if compat == Compat::Reference { 1 } else { usize::MAX };
     let names = served_versions(group).iter().take(count);

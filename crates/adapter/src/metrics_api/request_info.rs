@@ -62,8 +62,8 @@ impl RequestInfo {
             segment_count: rest.len(),
         };
         if attributes.name.is_empty() {
-            let verb = collection_verb(&info.verb, query, &mut attributes.name);
-            info.verb = verb.into();
+            let (verb, name) = collection_verb(&info.verb, query);
+            (info.verb, attributes.name) = (verb.to_owned(), name);
         }
         info.resource = Some(attributes);
         Ok(info)
@@ -92,24 +92,19 @@ fn split_namespace<'a, 'p>(segments: &'a [&'p str]) -> (&'p str, &'a [&'p str]) 
     }
 }
 
-/// The verb of a request without a name in its path. Sets `name` if a field selector names the
-/// object.
-fn collection_verb<'v>(verb: &'v str, query: &UrlQuery, name: &mut String) -> &'v str {
-    match verb {
-        "get" => match ListOptions::parse(query) {
-            Ok(options) => {
-                let exact = options.field_selector.exact_match("metadata.name");
-                let is_segment =
-                    |name: &&str| !matches!(*name, "." | "..") && !name.contains(['/', '%']);
-                exact.filter(is_segment).unwrap_or_default().clone_into(name);
-                if options.watch { "watch" } else { "list" }
-            }
-            Err(_) if is_watch(query) => "watch",
-            Err(_) => "list",
-        },
-        "delete" => "deletecollection",
-        verb => verb,
-    }
+/// The verb of a request without a name in its path, and the name of the object if a field selector
+/// names one.
+fn collection_verb<'v>(verb: &'v str, query: &UrlQuery) -> (&'v str, String) {
+    let verb = match verb {
+        "get" if is_watch(query) => "watch",
+        "get" => "list",
+        "delete" => return ("deletecollection", String::new()),
+        verb => return (verb, String::new()),
+    };
+    let Ok(options) = ListOptions::parse(query) else { return (verb, String::new()) };
+    let is_segment = |name: &&str| !matches!(*name, "." | "..") && !name.contains(['/', '%']);
+    let exact = options.field_selector.exact_match("metadata.name").filter(is_segment);
+    (verb, exact.unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Converts pod and node metrics to tables and partial metadata.
 
-use hpa_calc::{MilliValue, Quantity, quantity::Format};
+use hpa_calc::{MilliValue, Quantity, go_text::Quoted, quantity::Format};
 use serde::Serialize;
 
 use crate::metrics_api::{
@@ -115,7 +115,7 @@ fn include_object(query: &UrlQuery) -> Result<IncludeObject, StatusError> {
         other => Err(StatusError::bad_request(format!(
             "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be \
              'Metadata', 'Object', 'None', or empty",
-            hpa_calc::go_text::Quoted(other)
+            Quoted(other)
         ))),
     }
 }

@@ -58,7 +58,7 @@ pub struct ObjectMetrics<'a> {
     pub usage: Option<Usage>,
 }
 
-/// The kinds of metrics and of their lists.
+/// Metrics of pods or of nodes, by their names in the API and in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricsKind {
     pub object: &'static str,

@@ -124,9 +124,9 @@ impl<'a> CustomList<'a> {
     }
 }
 
-/// Converts a selector to the object that the items of a custom metric repeat. `None` if it is
-/// empty. Fails for operators that `LabelSelector` doesn't have. If several `=` requirements have
-/// the same key, the last one is used.
+/// Converts a selector to the object that the items of a custom metric repeat. `None` for an empty
+/// selector. Fails for operators that `LabelSelector` doesn't have. If several `=` requirements
+/// have the same key, the last one is used.
 fn label_selector(selector: &Selector) -> Result<Option<LabelSelector>, StatusError> {
     if selector.is_empty() {
         return Ok(None);

@@ -4,12 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 
-use crate::metrics_api::{RequestInfo, ResourceAttributes};
-use crate::reviews::{
-    MASTERS, User,
-    limit::{Flow, ReviewLimit},
-    review::{Access, AccessReviews, ReviewError},
-    ttl_cache::TtlCache,
+use crate::{
+    metrics_api::{RequestInfo, ResourceAttributes},
+    reviews::{
+        MASTERS, User,
+        limit::{Flow, ReviewLimit},
+        review::{Access, AccessReviews, ReviewError},
+        ttl_cache::TtlCache,
+    },
 };
 
 /// The maximum number of cached reviews. kube-controller-manager causes at least one per metric and
@@ -121,12 +123,12 @@ fn key(request: &RequestInfo) -> Arc<str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::metrics_api::UrlQuery;
     use async_trait::async_trait;
     use parking_lot::Mutex;
     use rstest::rstest;
 
     use super::*;
+    use crate::metrics_api::UrlQuery;
 
     /// Allows a user only the verb that equals the user's name: `get` may get.
     #[derive(Default)]

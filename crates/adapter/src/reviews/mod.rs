@@ -25,6 +25,7 @@ pub const ANONYMOUS: &str = "system:anonymous";
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
 
+/// A user, as kube-apiserver identifies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     pub name: String,

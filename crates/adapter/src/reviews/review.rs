@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::metrics_api::RequestInfo;
 use async_trait::async_trait;
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo},
@@ -13,7 +12,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 
-use crate::reviews::User;
+use crate::{metrics_api::RequestInfo, reviews::User};
 
 /// The time limit of a review.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -44,11 +44,13 @@ impl<K: Clone + Eq + Hash, V: Clone> TtlCache<K, V> {
         let now = Instant::now();
         let mut state = self.state.lock();
         let State { entries, next_purge } = &mut *state;
-        if entries.len() >= self.capacity || now >= *next_purge {
+        // A new value of an entry needs no room.
+        let is_new = !entries.contains_key(&key);
+        if is_new && entries.len() >= self.capacity || now >= *next_purge {
             entries.retain(|_, (_, expires)| now < *expires);
             *next_purge = now + lifetime;
         }
-        if entries.len() >= self.capacity {
+        if is_new && entries.len() >= self.capacity {
             let earliest = entries.iter().min_by_key(|(_, (_, expires))| *expires);
             let earliest = earliest.map(|(key, _)| key.clone());
             earliest.and_then(|key| entries.remove(&key));
@@ -89,5 +91,7 @@ mod tests {
         cache.insert("b", 2, Duration::from_secs(5));
         cache.insert("c", 3, Duration::from_secs(7));
         assert_eq!((cache.get(&"a"), cache.get(&"b"), cache.get(&"c")), (Some(1), None, Some(3)));
+        cache.insert("a", 4, Duration::from_secs(10));
+        assert_eq!((cache.get(&"a"), cache.get(&"c")), (Some(4), Some(3)), "the same key");
     }
 }

@@ -112,6 +112,11 @@ impl ServingCertificate {
         self.not_after_gauge.clone()
     }
 
+    /// Whether the current certificate has expired.
+    pub(crate) fn has_expired(&self) -> bool {
+        self.state.lock().loaded.not_after < Timestamp::now()
+    }
+
     /// Replaces the certificate for new connections.
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), SetupError> {
         let loaded = load_pem((chain, GIVEN_CHAIN), (key, GIVEN_KEY), &self.handshake)?;
@@ -269,6 +274,10 @@ fn not_after(certificate: &CertificateDer<'_>) -> Result<Timestamp, rustls::Erro
             not_after,
             ..
         })) => i64::try_from(not_after.as_secs()).ok(),
+        Err(rustls::Error::InvalidCertificate(CertificateError::Expired)) => {
+            let reason = "the validity of the certificate ends before it starts";
+            return Err(rustls::Error::General(reason.to_owned()));
+        }
         _ => None,
     };
     // The last second of the year 9999 stands for a certificate that never expires.
@@ -287,9 +296,14 @@ mod tests {
 
     /// A certificate chain that expired in 2020, and its key.
     fn expired() -> (String, String) {
+        valid_between(2019, 2020)
+    }
+
+    /// A certificate chain that is valid between the starts of two years, and its key.
+    fn valid_between(start: i32, end: i32) -> (String, String) {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.not_before = date_time_ymd(2019, 1, 1);
-        params.not_after = date_time_ymd(2020, 1, 1);
+        params.not_before = date_time_ymd(start, 1, 1);
+        params.not_after = date_time_ymd(end, 1, 1);
         let key = KeyPair::generate().unwrap();
         (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
     }
@@ -400,6 +414,17 @@ mod tests {
         assert_eq!(load(&certificate_garbage, &key), Err(unusable.to_owned()));
         assert_eq!(load("", &key), Err("unable to use the given chain".to_owned()));
         assert_eq!(load(&chain, ""), Err("unable to use the given key".to_owned()));
+    }
+
+    #[test]
+    fn certificate_that_is_never_valid_is_refused() {
+        let (chain, key) = valid_between(2020, 2019);
+        let handshake = HandshakeSettings::default();
+        let loaded = ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes(), handshake);
+        let error = loaded.err().expect("an invalid certificate");
+        let text = hpa_metrics::describe(&error);
+        assert!(text.starts_with("unable to use the given chain: "), "{text}");
+        assert!(text.ends_with("the validity of the certificate ends before it starts"), "{text}");
     }
 
     #[test]

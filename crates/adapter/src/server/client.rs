@@ -89,8 +89,9 @@ impl Client {
         &self.peer
     }
 
-    /// Responds to a request. Once it is authenticated, the connection has the class of a user, or
-    /// the response is 429 if the connection is above the user's share.
+    /// Responds to a request. Once the request is authenticated, the connection has the class of a
+    /// user. If the connection is above the user's share, and the request has to wait, the response
+    /// is 429.
     pub(super) async fn respond(
         &self,
         adapter: &Adapter,
@@ -103,7 +104,8 @@ impl Client {
             if self.try_admit().is_some() {
                 connection.set_class(ClientClass::Authenticated);
             } else if polled.is_pending() && self.peer.known().is_some() {
-                // A connection of an unknown client that waits can't be replaced.
+                // While the request waits, the connection would take the place of an unknown client
+                // and couldn't be replaced.
                 return Poll::Ready(bodiless_too_many_requests());
             }
             polled

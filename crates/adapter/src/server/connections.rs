@@ -49,7 +49,7 @@ pub struct ConnectionLimits {
 ///
 /// Above the limit, a new connection replaces another one, because idle clients and clients that
 /// don't read must not block others. Unknown clients and users have separate shares. Within a
-/// share, the address with the most replaceable connections loses one: the connection that has been
+/// share, the network with the most replaceable connections loses one: the connection that has been
 /// idle longest or, if all have unread responses, that changed least recently. Connections of front
 /// proxies and connections with a request in progress aren't replaceable. `admission` limits these
 /// requests.
@@ -67,8 +67,8 @@ struct OpenConnections {
     sequence: u64,
 }
 
-/// The kind of a connection's client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The kind of a connection's client, from the lowest to the highest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientClass {
     /// No request had valid credentials yet.
     Unknown,
@@ -80,7 +80,8 @@ pub enum ClientClass {
 
 struct ConnectionEntry {
     class: ClientClass,
-    address: IpAddr,
+    /// The client's IPv4 address, or the /64 of its IPv6 address.
+    network: IpAddr,
     /// Requests without a response.
     running: usize,
     /// The times of the unread responses by sequence number. The first one is the oldest.
@@ -122,7 +123,7 @@ impl Connections {
         let close = CancellationToken::new();
         let entry = ConnectionEntry {
             class: ClientClass::Unknown,
-            address: network(client),
+            network: network(client),
             running: 0,
             unread: BTreeMap::new(),
             changed: id,
@@ -157,12 +158,12 @@ impl OpenConnections {
     fn close_one_of(&mut self, class: ClientClass) -> bool {
         let candidates =
             || self.by_id.iter().filter(|(_, entry)| entry.class == class && entry.running == 0);
-        let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
+        let mut by_network: HashMap<IpAddr, usize> = HashMap::new();
         for (_, entry) in candidates() {
-            *by_address.entry(entry.address).or_default() += 1;
+            *by_network.entry(entry.network).or_default() += 1;
         }
         let replaced = candidates().min_by_key(|(_, entry)| {
-            let connections = by_address.get(&entry.address).copied();
+            let connections = by_network.get(&entry.network).copied();
             (Reverse(connections), !entry.unread.is_empty(), entry.changed)
         });
         let id = replaced.map(|(id, _)| *id);
@@ -234,14 +235,7 @@ impl Connection {
     /// Sets the class of the connection, unless the current one is higher.
     pub fn set_class(&self, class: ClientClass) {
         let mut open = self.connections.open.lock();
-        let is_higher = |current: ClientClass| {
-            current == ClientClass::Unknown || class == ClientClass::Protected
-        };
-        if open
-            .by_id
-            .get(&self.id)
-            .is_some_and(|entry| entry.class != class && is_higher(entry.class))
-        {
+        if open.by_id.get(&self.id).is_some_and(|entry| class > entry.class) {
             open.update(self.id, |entry| entry.class = class);
         }
     }
@@ -282,7 +276,7 @@ impl Drop for Connection {
     }
 }
 
-/// A request in progress, dropped when its response has been sent.
+/// A request until its response has been sent: first in progress, then with an unread response.
 pub struct RunningRequest {
     connection: Arc<Connection>,
     /// The key of the response in [`ConnectionEntry::unread`].

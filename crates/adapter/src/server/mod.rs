@@ -1,4 +1,15 @@
 //! Accepts TLS connections and serves requests with HTTP/1.1 and HTTP/2.
+//!
+//! A request passes four layers of limits:
+//!
+//! ```text
+//!  layer          limits                                              shared fairly by
+//!  connections    connections, idle time, unread responses            networks
+//!  client         connections of users, bytes per second              users
+//!  reviews        TokenReviews                                        networks
+//!  admission      running requests, access reviews, unread bytes      users, or networks
+//!                                                                     without credentials
+//! ```
 
 mod certificate;
 mod client;
@@ -249,8 +260,8 @@ impl ServerState {
         let shared = (client.clone(), self.adapter.clone(), connection.clone(), finish.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let (client, adapter, connection, finish) = shared.clone();
-            // Drops a head with too many headers now. In the future, it would stay in memory until
-            // the future is polled.
+            // Drops a head with too many headers here. If the future below captured it, it would
+            // stay in memory until the future is first polled.
             let (head, _) = request.into_parts();
             let head = (head.headers.len() <= limits.headers).then_some(head);
             async move {

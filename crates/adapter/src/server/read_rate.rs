@@ -14,8 +14,8 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// Clients can use this much of their reading time in advance: 8 KiB for an unknown client, which
-/// suffices for a request with an ordinary token.
+/// Clients may send as many bytes in advance as they may send in this time. For an unknown client,
+/// these are 8 KiB, which suffice for a request with an ordinary token.
 const BURST: Duration = Duration::from_millis(500);
 
 /// The bytes that a connection, or several together, may send in a second. A byte can stand for a

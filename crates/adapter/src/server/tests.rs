@@ -36,11 +36,11 @@ fn source() -> FixedSource {
     FixedSource { external: external.collect(), ..FixedSource::default() }
 }
 
-/// Serves one connection of an anonymous client with all rights. Returns the client's end of it,
-/// and the task, which ends with it.
-async fn connect(
-    protocol: &[u8],
-) -> (client::TlsStream<DuplexStream>, tokio::task::JoinHandle<()>) {
+/// The client's end of a connection, and the task of the server, which ends with the connection.
+type ConnectedClient = (client::TlsStream<DuplexStream>, tokio::task::JoinHandle<()>);
+
+/// Serves one connection of an anonymous client with all rights.
+async fn connect(protocol: &[u8]) -> ConnectedClient {
     let users = ["system:anonymous"].into();
     let reviews = KnownReviews { users, ..KnownReviews::default() };
     connect_with(protocol, reviews, &ClusterCas::new(), None).await
@@ -52,27 +52,18 @@ async fn connect_with(
     reviews: KnownReviews,
     cluster: &ClusterCas,
     identity: Option<(CertificateDer<'static>, KeyPair)>,
-) -> (client::TlsStream<DuplexStream>, tokio::task::JoinHandle<()>) {
+) -> ConnectedClient {
     let adapter = Arc::new(adapter(source(), &Arc::new(reviews), cluster));
-    connect_to(adapter, protocol, identity).await
+    connect_to(adapter, UserConnections::new(USER_CONNECTIONS), protocol, identity).await
 }
 
-/// Like [`connect_with`], to an adapter that exists.
+/// Like [`connect_with`], to an adapter that exists, and with these limits of users' connections.
 async fn connect_to(
     adapter: Arc<Adapter>,
-    protocol: &[u8],
-    identity: Option<(CertificateDer<'static>, KeyPair)>,
-) -> (client::TlsStream<DuplexStream>, tokio::task::JoinHandle<()>) {
-    connect_within(UserConnections::new(USER_CONNECTIONS), adapter, protocol, identity).await
-}
-
-/// Like [`connect_to`], with these limits of users' connections.
-async fn connect_within(
     users: Arc<UserConnections>,
-    adapter: Arc<Adapter>,
     protocol: &[u8],
     identity: Option<(CertificateDer<'static>, KeyPair)>,
-) -> (client::TlsStream<DuplexStream>, tokio::task::JoinHandle<()>) {
+) -> ConnectedClient {
     let names = ["localhost".to_owned()];
     let generated = GeneratedCertificate::generate(&names, jiff::Timestamp::now()).unwrap();
     let handshake = HandshakeSettings {
@@ -96,8 +87,8 @@ async fn connect_within(
         shared.serve_requests(stream, connection).await;
     });
     let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_slice_iter(generated.authority.as_bytes()) {
-        roots.add(authority.unwrap()).unwrap();
+    for ca in CertificateDer::pem_slice_iter(generated.ca_bundle.as_bytes()) {
+        roots.add(ca.unwrap()).unwrap();
     }
     let config = ClientConfig::builder().with_root_certificates(roots);
     let mut config = match identity {
@@ -236,8 +227,8 @@ async fn request_above_the_users_share_of_connections_does_not_wait() {
     let reviews = Arc::new(KnownReviews { tokens: ["eve"].into(), ..KnownReviews::default() });
     let adapter = Arc::new(adapter(source(), &reviews, &ClusterCas::new()));
     let users = UserConnections::new(2);
-    let (first, _task) = connect_within(users.clone(), adapter.clone(), b"h2", None).await;
-    let (second, _task) = connect_within(users, adapter, b"h2", None).await;
+    let (first, _task) = connect_to(adapter.clone(), users.clone(), b"h2", None).await;
+    let (second, _task) = connect_to(adapter, users, b"h2", None).await;
     let (mut first, mut second) = (http2_sender(first).await, http2_sender(second).await);
     let eve = [("authorization", "Bearer eve")];
     let first_status = timeout(Duration::from_secs(5), status(&mut first, &eve)).await;
@@ -291,7 +282,8 @@ async fn client_that_has_become_a_front_proxy_must_connect_again() {
     let adapter = Arc::new(adapter(source(), &reviews, &cluster));
     set_trust(&adapter, Trust::default());
     let identity = leaf("front-proxy-client").issue(&cluster.front_proxy);
-    let (client, task) = connect_to(adapter.clone(), b"h2", Some(identity)).await;
+    let users = UserConnections::new(USER_CONNECTIONS);
+    let (client, task) = connect_to(adapter.clone(), users, b"h2", Some(identity)).await;
     let mut sender = http2_sender(client).await;
     let user = [("x-remote-user", "proxied")];
     assert_eq!(status(&mut sender, &user).await, 200, "anonymous");

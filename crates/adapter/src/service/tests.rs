@@ -3,7 +3,6 @@
 
 use std::{collections::HashSet, pin::Pin};
 
-use crate::reviews::{Access, AccessReviews, AuthorizerOptions, TokenAuthenticator, TokenReviews};
 use async_trait::async_trait;
 use futures::{FutureExt, future::pending};
 use hpa_calc::readings::MetricsApi;
@@ -19,7 +18,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use super::*;
 use crate::{
     authentication::Trust,
-    test_certificates::{ClusterCas, leaf},
+    reviews::{Access, AccessReviews, AuthorizerOptions, TokenAuthenticator, TokenReviews},
+    test_certificates::{ClusterCas, Leaf, leaf},
 };
 
 /// An API server that reviews only known tokens and users, and never responds to other requests.
@@ -298,8 +298,7 @@ async fn users_delay_neither_others_nor_the_front_proxy() {
     assert_eq!(status(&adapter, &request(VERSION, &[]), &carl), 200);
     let proxied = request(VERSION, &JANE);
     assert_eq!(status(&adapter, &proxied, &front_proxy(&cluster)), 200);
-    let masters =
-        crate::test_certificates::Leaf { organizations: &["system:masters"], ..leaf("admin") };
+    let masters = Leaf { organizations: &["system:masters"], ..leaf("admin") };
     let masters = peer(masters.issued_by(&cluster.clients));
     assert_eq!(status(&adapter, &request(VERSION, &[]), &masters), 200);
 }
@@ -391,8 +390,9 @@ async fn texts_of_errors_are_bounded() {
     assert!(response.body().len() < 20_000, "{} bytes", response.body().len());
 }
 
+/// The reference reports unreadable usage as missing.
 #[tokio::test]
-async fn usage_that_cannot_be_read_is_an_error() {
+async fn unreadable_usage_is_an_error_and_missing_usage_is_not() {
     let users = ["jane"].into();
     let (reviews, cluster) =
         (Arc::new(KnownReviews { users, ..KnownReviews::default() }), ClusterCas::new());
@@ -442,6 +442,7 @@ async fn requests_are_denied_while_the_api_server_is_down() {
     assert_eq!(status(&adapter, &web, &client(1)), 200);
     assert_eq!(status(&adapter, &request(VERSION, &JANE), &proxy), 200);
     assert_eq!(status(&adapter, &request("/metrics", &JANE), &proxy), 500);
+    assert!(!adapter.authorization_warnings.try_acquire(), "one line a minute");
     assert_eq!(status(&adapter, &request("/readyz", &[]), &client(1)), 200);
     tokio::time::advance(Duration::from_secs(11)).await;
     assert_eq!(status(&adapter, &web, &client(1)), 401, "not anonymous");

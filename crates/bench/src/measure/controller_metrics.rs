@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use kube::{Client, Config};
 use tokio::time::timeout;
 
-use crate::{controller::Controller, stats::sum};
+use crate::{controller::Controller, exposition::sum};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const RECONCILES: &str = "horizontal_pod_autoscaler_controller_reconciliations_total";

@@ -15,9 +15,9 @@ use crate::{
 
 /// All measured values at one time.
 pub(super) struct Snapshot {
-    pub(crate) stats: Stats,
-    pub(crate) controller_metrics: ControllerMetrics,
-    pub(crate) controller_usage: Usage,
+    pub(super) stats: Stats,
+    pub(super) controller_metrics: ControllerMetrics,
+    pub(super) controller_usage: Usage,
 }
 
 /// The source of the number of reconciles.

@@ -1,4 +1,5 @@
-//! The API server in front of an adapter: pods, the registration of the adapter, a caller.
+//! The API server in front of an adapter: creates the pods, registers the adapter, and provides
+//! clients that request metrics.
 
 use std::{
     collections::BTreeMap,

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod outcome;
+mod requests;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -17,13 +18,15 @@ use tokio::time::sleep;
 pub(crate) use self::outcome::{AdapterOutcome, table};
 use self::{
     cluster::Cluster,
-    outcome::{IdleUsage, Phase, Snapshot, request_metric, request_paths, send_requests},
+    outcome::{IdleUsage, Phase, Snapshot},
+    requests::{request_metric, request_paths, send_requests},
 };
 use crate::{
     adapter::{Adapter, AdapterKind},
     args::{AdapterArguments, ApiServer},
-    measure::{Rounds, log_dir},
+    measure::log_dir,
     prometheus::{FakePrometheus, RULES},
+    rounds::Rounds,
     server::{Interruption, ProgressTimer},
     stats::Usage,
 };

@@ -28,7 +28,8 @@ const METRICS_APIS: [(&str, &str); 3] = [
     ("custom.metrics.k8s.io", "v1beta2"),
     ("external.metrics.k8s.io", "v1beta1"),
 ];
-/// Admission plugins that need controllers or nodes, or that cost time without effect here.
+/// Admission plugins that need controllers or nodes, or that cost time without an effect on the
+/// measured objects.
 const DISABLED_ADMISSION: [&str; 8] = [
     "TaintNodesByCondition",
     "Priority",

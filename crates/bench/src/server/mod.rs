@@ -2,9 +2,8 @@
 //!
 //! The API server is a testbed in this process, a kube-apiserver that this process starts, or a
 //! running one. In front of a testbed or a running API server, a [`Proxy`] records the controller's
-//! requests. A kube-apiserver that this process started writes them to its audit log.
-//! Valid lists of pod metrics don't reach a testbed, because it would scan all pods for each of
-//! them.
+//! requests. A kube-apiserver that this process started writes them to its audit log. Valid lists
+//! of pod metrics don't reach a testbed, because it would scan all pods for each of them.
 //!
 //! Modules by layer, lowest first: [`recorder`], [`metrics`], [`listener`], [`scaling`],
 //! [`cluster`], [`mod@populate`], [`upstream`], [`proxy`], [`namespaces`], and the two servers that

@@ -23,8 +23,9 @@ use tokio::{
 };
 
 use crate::{
+    exposition::samples,
     request_info::{RequestInfo, RequestKind},
-    stats::{AutoscalerRecord, Progress, RequestCount, Stats, samples},
+    stats::{AutoscalerRecord, Progress, RequestCount, Stats},
 };
 
 /// Collects [`Stats`].

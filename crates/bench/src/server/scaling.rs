@@ -57,25 +57,14 @@ mod tests {
         clippy::indexing_slicing,
         reason = "a failed setup fails the test"
     )]
-    use std::time::Duration;
-
     use hpa_testbed::Testbed;
 
     use super::*;
-    use crate::args::{Change, Metric, Population};
+    use crate::args::{Population, tests::population};
 
     #[tokio::test]
     async fn scaled_target_gets_its_pods_and_its_status() {
-        let (metric, change, period) = (Metric::Cpu, Change::Steady, Duration::from_hours(1));
-        let population = Population {
-            autoscalers: 1,
-            pods: 0,
-            namespaces: 1,
-            metric,
-            annotations: Vec::new(),
-            change,
-            period,
-        };
+        let population = Population { pods: 0, ..population(&[]) };
         let (testbed, load) = (Testbed::default(), Load::new(&population));
         load.add("n", "a", 0);
         testbed.apply(objects::namespace("n")).expect("a namespace");

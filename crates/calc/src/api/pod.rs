@@ -42,6 +42,9 @@ pub struct Pod {
     pub exceeds_label_limits: bool,
     /// Whether the pod is being deleted.
     pub terminating: bool,
+    /// Whether the scheduler can't place the pod: its condition `PodScheduled` is false with the
+    /// reason `Unschedulable`.
+    pub unschedulable: bool,
     /// The pod's phase.
     pub phase: PodPhase,
     /// The time at which the kubelet acknowledged the pod.
@@ -102,6 +105,7 @@ struct PodCondition {
     #[serde(rename = "type")]
     condition_type: String,
     status: String,
+    reason: Option<String>,
     last_transition_time: Option<Timestamp>,
 }
 
@@ -147,15 +151,18 @@ impl Pod {
             labels.clear();
         }
         labels.sort_unstable();
-        let ready = status.conditions.iter().find(|condition| condition.condition_type == "Ready");
+        let condition = |condition_type: &str| {
+            status.conditions.iter().find(|one| one.condition_type == condition_type)
+        };
         Self {
             name,
             labels: labels.into(),
             exceeds_label_limits,
             terminating,
+            unschedulable: condition("PodScheduled").is_some_and(PodCondition::is_unschedulable),
             phase: status.phase.clone(),
             start_time: status.start_time,
-            ready: ready.map(ReadyCondition::from),
+            ready: condition("Ready").map(ReadyCondition::from),
             resources: Arc::new(PodResources::new(spec, status)),
             controller: None,
         }
@@ -190,6 +197,12 @@ impl Pod {
     pub fn is_running_and_ready(&self) -> bool {
         self.phase == PodPhase::Running
             && self.ready.is_some_and(|ready| ready.status == Some(true))
+    }
+}
+
+impl PodCondition {
+    fn is_unschedulable(&self) -> bool {
+        self.status == "False" && self.reason.as_deref() == Some("Unschedulable")
     }
 }
 

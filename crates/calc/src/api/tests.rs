@@ -202,6 +202,23 @@ fn pod_is_running_and_ready_by_phase_and_condition(
 }
 
 #[rstest]
+#[case::unschedulable("PodScheduled", "False", json!("Unschedulable"), true)]
+#[case::gated("PodScheduled", "False", json!("SchedulingGated"), false)]
+#[case::without_reason("PodScheduled", "False", json!(null), false)]
+#[case::scheduled("PodScheduled", "True", json!("Unschedulable"), false)]
+#[case::other_condition("Initialized", "False", json!("Unschedulable"), false)]
+fn pod_is_unschedulable_by_the_reason_of_its_condition(
+    #[case] condition_type: &str,
+    #[case] status: &str,
+    #[case] reason: Value,
+    #[case] expected: bool,
+) {
+    let condition = json!({ "type": condition_type, "status": status, "reason": reason });
+    let pod = pod(json!({ "status": { "phase": "Pending", "conditions": [condition] } }));
+    assert_eq!(pod.unschedulable, expected);
+}
+
+#[rstest]
 #[case::pod_level(json!({ "cpu": "3" }), json!([]), 3000)]
 #[case::sum_of_containers(json!({ "memory": "1" }), json!([]), 2000)]
 #[case::larger_init_container(
@@ -273,7 +290,9 @@ fn pod_with_status(spec: Value, status: Value) -> Pod {
 #[rstest]
 #[case::not_reported(json!({}))]
 #[case::no_resources(json!({ "containerStatuses": [{ "name": "app" }] }))]
-#[case::null(json!({ "containerStatuses": null, "initContainerStatuses": null, "resources": null }))]
+#[case::null(
+    json!({ "containerStatuses": null, "initContainerStatuses": null, "resources": null })
+)]
 #[case::equal(json!({ "containerStatuses": [{ "name": "app", "resources":
     { "requests": { "cpu": "1000m" }, "limits": { "cpu": "2" } } }] }))]
 #[case::fewer(json!({ "containerStatuses": [{ "name": "app", "resources":

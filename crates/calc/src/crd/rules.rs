@@ -184,7 +184,8 @@ const CONTAINER_RESOURCE_NAME: &[CelRule] = &[
     value_rule(
         INVALID,
         "!self.contains('/') || \
-            (self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') \
+            (self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/\
+                [A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') \
             && self.matches('^[^/]{1,253}/'))",
         "must be a qualified name: a DNS subdomain, '/' and a name (e.g. 'example.com/gpu')",
     ),

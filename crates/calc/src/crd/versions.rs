@@ -27,7 +27,7 @@ pub const CONDITIONS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/conditi
 /// The annotation in which the API server stores `status.currentMetrics`, which v1 lacks.
 pub const CURRENT_METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 
-/// Whether an `apiVersion` has autoscalers that this program can convert.
+/// Whether an `apiVersion` is a version of `autoscaling`, or that of the custom API.
 pub fn is_known(api_version: &str) -> bool {
     [V1, V2, V2_BETA_1, V2_BETA_2, super::API_VERSION].contains(&api_version)
 }
@@ -53,11 +53,12 @@ pub fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Converts an autoscaler of `autoscaling/v1` or `autoscaling/v2beta1` to v2, and drops its status,
-/// which has other fields than in v2. Doesn't change the `apiVersion`. Leaves other versions
-/// unchanged: v2beta2 has the fields of v2. Drops the fields that the version doesn't have: in v2,
-/// they might have an effect that they never had. Returns an error for each, except for null and
-/// for fields in annotations.
+/// Converts an autoscaler of `autoscaling/v1` or `autoscaling/v2beta1` to v2, except its
+/// `apiVersion`. Leaves other versions unchanged: v2beta2 has the fields of v2.
+///
+/// Drops the status, which has other fields than in v2, and the fields that the version doesn't
+/// have: in v2, they might have an effect that they never had. Returns an error for each dropped
+/// field of the spec, unless it is null or in an annotation.
 pub fn to_v2(object: &mut Value) -> Vec<FieldError> {
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if version != V1 && version != V2_BETA_1 {
@@ -360,7 +361,9 @@ mod tests {
         assert_eq!(
             object["spec"],
             json!({
-                "metrics": [{ "type": "Pods", "pods": pods }, { "type": "Resource", "resource": cpu }],
+                "metrics": [
+                    { "type": "Pods", "pods": pods }, { "type": "Resource", "resource": cpu },
+                ],
                 "behavior": { "scaleDown": {
                     "stabilizationWindowSeconds": 60, "selectPolicy": "Max",
                     "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 60 }],

@@ -47,6 +47,14 @@ pub fn list_first<T: AsRef<str>>(texts: &[T], limit: usize, separator: &str) -> 
     }
 }
 
+/// Whether a text has the name of an object as a whole word. `shop/web-2` doesn't name `shop/web`.
+pub fn has_name(text: &str, name: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || "-./_".contains(c);
+    let mut words = text.split(|c: char| !is_of_name(c));
+    // A full stop may end a sentence.
+    words.any(|word| word.trim_end_matches('.') == name)
+}
+
 /// Escapes the control and format characters of a text, including line ends and tabs. Names and
 /// messages from a cluster may contain them. They must not forge a line of output, control a
 /// terminal, or change the direction of the text around them.

@@ -164,6 +164,7 @@ mod tests {
             desired_replicas: 2,
             bounds: None,
             extra_pods: None,
+            unschedulable_pods: None,
             effects: vec![SettingEffect { setting: "bounds", text: "office hours".to_owned() }],
             summary: Summary::NoChange,
         };

@@ -179,17 +179,17 @@ pub fn metric_name(metrics: &[MetricSpec], index: usize) -> String {
     let Some(spec) = metrics.get(index) else { return String::new() };
     let name = full_name(spec);
     let mut others = metrics.iter().take(MAX_METRICS).enumerate();
-    let is_shared = others.any(|(other, spec)| other != index && has_name(spec, &name));
+    let is_shared = others.any(|(other, spec)| other != index && has_full_name(spec, &name));
     let selector = if is_shared { spec.series_selector() } else { None };
     let text = match selector.filter(|selector| !selector.is_empty()) {
-        Some(one) => format!("{name} ({})", truncate(one.to_string(), MAX_SELECTOR_LEN)),
+        Some(selector) => format!("{name} ({})", truncate(selector.to_string(), MAX_SELECTOR_LEN)),
         None => name,
     };
     one_line(&text).into_owned()
 }
 
 /// Whether a metric has this full name. The first test needs no allocation.
-fn has_name(spec: &MetricSpec, name: &str) -> bool {
+fn has_full_name(spec: &MetricSpec, name: &str) -> bool {
     name.starts_with(spec.metric_name()) && full_name(spec) == name
 }
 

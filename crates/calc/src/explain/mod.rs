@@ -7,10 +7,13 @@ mod sentence;
 
 use std::{fmt, sync::Arc};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::{
-    format::{counted, escape_chars, is_format, list_first, minutes_and_seconds, number, one_line},
+    format::{
+        counted, escape_chars, has_name, is_format, list_first, minutes_and_seconds, number,
+        one_line,
+    },
     measurement::{Measurement, is_memory, metric_name, status_value, target_value},
     sentence::Reason,
 };
@@ -63,6 +66,9 @@ pub struct Explanation {
     /// The pods that the selector matches, if they are more than the target has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_pods: Option<ExtraPods>,
+    /// The pods that the scheduler can't place. `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unschedulable_pods: Option<UnschedulablePods>,
     /// The effects of the autoscaler's settings, other than on single metrics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
@@ -94,6 +100,34 @@ impl fmt::Display for ExtraPods {
         let verb = if self.matched == 1 { "matches" } else { "match" };
         let pods = counted(self.matched, "pod");
         write!(f, "{pods} {verb} the selector, the target has {}", self.of_target)
+    }
+}
+
+/// The number of pods that the scheduler can't place
+/// ([`Pod::unschedulable`](crate::Pod::unschedulable)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnschedulablePods {
+    /// The number of these pods.
+    pub count: usize,
+    /// The pods that the selector matches, and that neither have finished nor are being deleted.
+    pub total: usize,
+}
+
+impl UnschedulablePods {
+    /// Counts the active pods of a selector. `None` if the scheduler can place all of them.
+    pub(crate) fn new(pods: &[Arc<Pod>]) -> Option<Self> {
+        let active = pods.iter().filter(|pod| pod.is_active());
+        let count = active.clone().filter(|pod| pod.unschedulable).count();
+        (count > 0).then(|| Self { count, total: active.count() })
+    }
+}
+
+impl fmt::Display for UnschedulablePods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.count, self.total) {
+            (_, 1) => write!(f, "the only pod can't be scheduled"),
+            (count, total) => write!(f, "{count} of {total} pods can't be scheduled"),
+        }
     }
 }
 

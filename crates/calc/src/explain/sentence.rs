@@ -13,6 +13,7 @@ use crate::{
     history::Direction,
     replicas::Rule,
     settings::Bounds,
+    zero::ZERO_AFTER,
 };
 
 /// The main cause of the desired replicas.
@@ -72,7 +73,7 @@ impl Explanation {
 
     /// Whether the setting `zero-after` keeps the last replica.
     fn delays_zero(&self) -> bool {
-        self.effects.iter().any(|effect| effect.setting == "zero-after")
+        self.effects.iter().any(|effect| effect.setting == ZERO_AFTER)
     }
 
     /// Whether the largest proposal is that of a fallback.
@@ -178,8 +179,16 @@ impl Explanation {
         let limit = match self.reason() {
             // The effect of the fallback has its replicas.
             Reason::Metrics if desired == self.current_replicas => {
-                let winner = self.winning_metric().filter(|_| !self.is_by_fallback());
-                return winner.map(|winner| rule_text(winner, desired));
+                let winner = self.winning_metric().filter(|_| !self.is_by_fallback())?;
+                let rule = rule_text(winner, desired);
+                return Some(match self.limited_by {
+                    // Without the bound, the past recommendation would raise the replicas.
+                    Some(ConditionReason::TooManyReplicas) => {
+                        let stabilization = self.stabilization_text(proposed, stabilized);
+                        format!("{rule}; {stabilization}, maxReplicas is {}", bounds.max_replicas)
+                    }
+                    _ => rule,
+                });
             }
             Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return None,
             Reason::Paused => {

@@ -185,9 +185,9 @@ pub enum CalculationError {
     /// The requests or limits of the pods that count add up to zero.
     #[error("no metrics returned matched known pods")]
     NothingRequested,
-    /// A container has no request or limit for the resource. If the pod has pod-level requests:
-    /// neither these nor the containers have a request. The text names the amount and its place,
-    /// such as `request for cpu in container app of Pod web-0`.
+    /// A container has no request or limit for the resource. Or the pod has pod-level requests, and
+    /// neither these nor any container has a request for the resource. The text names the amount
+    /// and its place, such as `request for cpu in container app of Pod web-0`.
     #[error("missing {0}")]
     MissingAmount(String),
     /// A request or limit of a container or of the pod is too long to be read. A pod-level request

@@ -15,6 +15,7 @@ use crate::{
     settings::{ReadinessRules, Tolerances},
 };
 
+const NO_SAMPLE: Option<i64> = None;
 const TEN_PERCENT: Tolerances = Tolerances { up: 0.1, down: 0.1 };
 const NOW: Timestamp = Timestamp::constant(10_000, 0);
 const READINESS: ReadinessRules = ReadinessRules {
@@ -99,8 +100,6 @@ fn utilized(
     utilization(&target, pods, &samples(values), &READINESS)
 }
 
-const NO_SAMPLE: Option<i64> = None;
-
 #[rstest]
 #[case::upper_edge("rr", &[Some(1100), Some(1100)], 2, (2, 1100, Rule::WithinTolerance))]
 #[case::above("rr", &[Some(1101), Some(1101)], 2, (3, 1101, Rule::Proportional))]
@@ -127,7 +126,12 @@ const NO_SAMPLE: Option<i64> = None;
     3,
     (1, 0, Rule::Proportional)
 )]
-#[case::missing_pod_while_at_the_target("rr", &[Some(1000), NO_SAMPLE], 2, (2, 1000, Rule::WithinTolerance))]
+#[case::missing_pod_while_at_the_target(
+    "rr",
+    &[Some(1000), NO_SAMPLE],
+    2,
+    (2, 1000, Rule::WithinTolerance)
+)]
 #[case::missing_pod_would_reverse_the_direction(
     "rrr",
     &[Some(1500), NO_SAMPLE, NO_SAMPLE],
@@ -164,7 +168,12 @@ const NO_SAMPLE: Option<i64> = None;
     2,
     (6, 3000, Rule::Proportional)
 )]
-#[case::sample_of_an_unknown_pod_counts("r", &[Some(1000), Some(5000)], 1, (3, 3000, Rule::Proportional))]
+#[case::sample_of_an_unknown_pod_counts(
+    "r",
+    &[Some(1000), Some(5000)],
+    1,
+    (3, 3000, Rule::Proportional)
+)]
 #[case::more_replicas_on_scale_down_keeps_the_replicas(
     "rrrr",
     &[Some(700), Some(700), Some(700), NO_SAMPLE],
@@ -202,7 +211,11 @@ fn average_over_pods_is_compared_with_its_target(
 #[rstest]
 #[case::no_pods("", &[Some(1)], CalculationError::NoPods)]
 #[case::no_samples("rr", &[], CalculationError::NoSamples)]
-#[case::only_samples_of_pods_that_do_not_count("nt", &[Some(1), Some(1)], CalculationError::NoSamples)]
+#[case::only_samples_of_pods_that_do_not_count(
+    "nt",
+    &[Some(1), Some(1)],
+    CalculationError::NoSamples
+)]
 fn average_without_pods_or_samples_is_an_error(
     #[case] kinds: &str,
     #[case] values: &[Option<i64>],

@@ -19,7 +19,7 @@ use super::{
     source_failure::rules_explain_command,
     target_pods::{
         about_absent_pods, about_surge_pods, about_unready_pods, lacks_existing_pods,
-        long_pending_count,
+        long_pending_count, pods_with_advice,
     },
     warning::{Warning, warnings},
 };
@@ -60,6 +60,7 @@ pub(super) fn advise(
     decision: &Decision<'_>,
     metrics: &[MetricReport],
     advice_of_caller: &BTreeMap<usize, String>,
+    limit_advice: Option<&String>,
 ) -> Vec<String> {
     let mut advice = Vec::new();
     let reported_failure = ReportedFailure::new(inputs, decision);
@@ -85,7 +86,7 @@ pub(super) fn advise(
     advice.extend(metrics.iter().filter_map(|metric| about_age(inputs, metric)));
     advice.extend(about_absent_pods(inputs, decision));
     advice.extend(about_unready_pods(inputs, decision));
-    advice.extend(about_pods(inputs, metrics));
+    advice.extend(about_pods(inputs, decision, metrics));
     let warnings = warnings(&inputs.hpa, &inputs.settings).into_iter();
     advice.extend(warnings.map(|(warning, text)| about_warning(warning, &text)));
     advice.extend(about_pause(inputs));
@@ -96,7 +97,7 @@ pub(super) fn advise(
     }
     let invalid = headline::invalid_bounds(inputs);
     advice.extend(invalid.map(|invalid| format!("Correct the bounds: {invalid}.")));
-    advice.extend(about_limits(inputs, decision, metrics, advice_of_caller));
+    advice.extend(limit_advice.cloned());
     advice.extend(about_controller(inputs, decision));
     // Metrics of one API mostly fail alike.
     let mut given = BTreeSet::new();
@@ -133,6 +134,11 @@ fn about_metric(
         (None, None) if let Some(start) = reported.describe_success(index, name) => {
             about_unread(inputs, metric, &start)
         }
+        (None, None) if reported.is_by_fallback(index) => format!(
+            "The fallback of {name} is active, and the controller's status doesn't say why {name} \
+             can't be read. The events of the autoscaler and the controller's log do. The error \
+             here may have another cause."
+        ),
         // The controller may not need the API that is missing here.
         (None, None) if reported.has_own_sources() && is_of_missing_api(metric) => {
             return Vec::new();
@@ -304,10 +310,11 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
 }
 
 /// Advice about pods that distort the decision.
-fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
+fn about_pods(inputs: &Inputs, decision: &Decision<'_>, metrics: &[MetricReport]) -> Vec<String> {
     let mut advice = Vec::new();
     let (mut not_counted, mut unselected) = (BTreeSet::new(), BTreeSet::new());
     let (mut is_held_back, mut has_unready, mut without_value) = (false, false, None);
+    let with_advice = pods_with_advice(inputs, decision);
     for metric in metrics {
         let is_reversed = metric.explanation.rule == Some(Rule::DirectionReversed);
         let is_rebalanced = metric.explanation.rebalanced_ratio.is_some();
@@ -315,6 +322,7 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
             (is_reversed || is_rebalanced)
                 && matches!(pod.class, PodClass::Unready | PodClass::Missing)
         });
+        let pods = pods.filter(|pod| !with_advice.contains(&*pod.name));
         let pods: Vec<_> = pods.filter(|pod| !is_starting(inputs, &pod.name)).collect();
         is_held_back |= !pods.is_empty() && metric.explanation.is_beyond_tolerance();
         has_unready |= pods.iter().any(|pod| pod.class == PodClass::Unready || pod.is_unready);
@@ -363,12 +371,17 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
     advice
 }
 
-fn about_limits(
+/// Advice about the limit that decides. `None` if the controller reported a failure that doesn't
+/// occur here: it can't make this decision.
+pub(super) fn about_limits(
     inputs: &Inputs,
     decision: &Decision<'_>,
     metrics: &[MetricReport],
     advice_of_caller: &BTreeMap<usize, String>,
 ) -> Option<String> {
+    if ReportedFailure::new(inputs, decision).is_some() {
+        return None;
+    }
     let explanation = decision.explanation();
     let proposed = explanation.proposed_replicas?;
     let has_wrong_value = explanation.winner.is_some_and(|winner| {
@@ -383,7 +396,10 @@ fn about_limits(
         // A ratio is multiplied by the pods that exist, and a higher maximum doesn't create the
         // others. While pods stay pending, more of them don't help either.
         Reason::MaxReplicas
-            if has_wrong_value || lacks_existing_pods(inputs) || long_pending_count(inputs) > 0 =>
+            if has_wrong_value
+                || lacks_existing_pods(inputs)
+                || long_pending_count(inputs) > 0
+                || explanation.unschedulable_pods.is_some() =>
         {
             None
         }

@@ -4,9 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     error_texts::{
-        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, REFUSED_ADDRESS,
-        REJECTED_REQUEST, UNKNOWN_METRIC, is_api_missing, is_in_process, is_metric_missing,
-        is_server_error, is_unknown_kind,
+        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_RESPONSE_WITHIN, NO_VALUE,
+        REFUSED_ADDRESS, REJECTED_REQUEST, UNKNOWN_METRIC, is_api_missing, is_in_process,
+        is_metric_missing, is_server_error, is_unknown_kind,
     },
     inputs::Inputs,
     metrics::{MetricReport, PodReport},
@@ -65,9 +65,14 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport, start: &str) 
         );
     }
     let api = metrics_api(&metric.source_type);
+    let or_waits = if error.contains(NO_RESPONSE_WITHIN) {
+        "it may wait longer (use its --request-timeout here), or "
+    } else {
+        ""
+    };
     format!(
-        "{start} If it reads {api}, that has failed since: kubectl get apiservices | grep \
-         {api} names the service behind it. {of_own_source}"
+        "{start} If it reads {api}, {or_waits}that has failed since: kubectl get apiservices | \
+         grep {api} names the service behind it. {of_own_source}"
     )
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use jiff::Timestamp;
+use jiff::SignedDuration;
 
 use super::{
     error_texts::FORBIDDEN,
@@ -15,7 +15,10 @@ use super::{
     reported_failure::{ReportedFailure, blocking_condition},
     shared_target::bounds_conflict,
     short::{ShortReport, State, largest_measurement},
-    target_pods::{absent_pods, counted_unready_pods, ignored_pods, pending_pods, unready_pods},
+    target_pods::{
+        absent_pods, counted_unready_pods, ignored_pods, pending_pods, unready_pods,
+        unschedulable_pods,
+    },
     warning::{ignored_by_reference, succeeded_pods_of_reference},
 };
 use crate::{
@@ -23,12 +26,14 @@ use crate::{
     behavior::EffectiveBehavior,
     decision::Decision,
     explain::{
-        Explanation, Measurement, MetricFailure, Reason, counted, metric_name, one_line,
-        window_text,
+        Explanation, Measurement, MetricFailure, Reason, counted, metric_name, minutes_and_seconds,
+        one_line, window_text,
     },
+    fallback::{RECOVERY, pending_since, recoveries_by_status},
     history::Direction,
     pause::Pause,
     plan::{PlanKind, SelectorRejection},
+    settings::Fallback,
 };
 
 /// The decision and its reason. `doubt` is the reason why the scaling may not happen or, if
@@ -56,14 +61,34 @@ pub(super) fn sentence(
         let ending = if lacks_controller { ending } else { String::new() };
         return format!("{prefix}{status}{remarks}{ending}");
     }
-    let why = reason(inputs, decision, &reported);
     let may_differ = inputs.settings.dry_run
         || is_forbidden_here(decision, &reported)
         || !lacks_controller
             && (ReportedFailure::new(inputs, decision).is_some()
+                || active_fallback(inputs, decision).is_some()
                 || possible_raise(inputs, decision).is_some()
                 || reported.is_silent)
         || succeeded_pods_of_reference(inputs).is_some();
+    let outcome = match (&inputs.scale, decision.scale_to()) {
+        (Err(_), _) => "can't decide".to_owned(),
+        (Ok(scale), Some(to)) => {
+            let verb = if doubt.is_some() { "would scale" } else { "scales" };
+            format!("{verb} from {} to {to}", scale.spec_replicas)
+        }
+        (Ok(scale), None) if may_differ => format!("would stay at {}", scale.spec_replicas),
+        (Ok(scale), None) => format!("stays at {}", scale.spec_replicas),
+    };
+    let why = reason_and_values(inputs, decision, metrics, &reported);
+    format!("{prefix}{outcome}: {why}{remarks}{ending}")
+}
+
+/// The reason for the decision, then clauses about a fallback, unusual values and pods.
+fn reason_and_values(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+    metrics: &[MetricReport],
+    reported: &ReportedMetrics<'_>,
+) -> String {
     let absent = absent_pods(inputs, decision);
     let others = match absent {
         Some(_) => None,
@@ -80,18 +105,13 @@ pub(super) fn sentence(
     let old_samples = old_samples.and_then(|metric| failure::stale_metric(inputs, metric));
     let counted_unready = winner.and_then(counted_unready_pods);
     let negative = winner.and_then(|metric| failure::negative_value_effect(inputs, metric));
-    let clauses = [Some(why), negative, old_samples, absent, others, unready, counted_unready];
-    let why = clauses.into_iter().flatten().collect::<Vec<_>>().join("; ");
-    let outcome = match (&inputs.scale, decision.scale_to()) {
-        (Err(_), _) => "can't decide".to_owned(),
-        (Ok(scale), Some(to)) => {
-            let verb = if doubt.is_some() { "would scale" } else { "scales" };
-            format!("{verb} from {} to {to}", scale.spec_replicas)
-        }
-        (Ok(scale), None) if may_differ => format!("would stay at {}", scale.spec_replicas),
-        (Ok(scale), None) => format!("stays at {}", scale.spec_replicas),
-    };
-    format!("{prefix}{outcome}: {why}{remarks}{ending}")
+    let unschedulable = unschedulable_pods(inputs, decision);
+    // Without the history, the fallback is a doubt.
+    let fallback = pending_fallback(inputs, decision).filter(|_| inputs.history.is_some());
+    let pods = [absent, others, unschedulable, unready, counted_unready];
+    let reason = reason(inputs, decision, reported);
+    let clauses = [Some(reason), fallback, negative, old_samples].into_iter().chain(pods);
+    clauses.flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// The clauses about an invalid spec, about settings that kube-controller-manager ignores, and
@@ -146,8 +166,8 @@ fn pause_prefix(Inputs { hpa, settings, .. }: &Inputs) -> String {
 }
 
 /// The values that the controller reported last, for metrics that can't be read here, with the
-/// limits and the failure of the scale that it reported. `None` unless there are such values and
-/// nothing is scaled without them: the controller decides on them.
+/// limits and the failure of the scale that it reported, and pods that can't be scheduled. `None`
+/// unless there are such values and nothing is scaled without them: the controller decides on them.
 fn status_instead_of_decision(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -170,8 +190,10 @@ fn status_instead_of_decision(
         let limits = limits.iter().filter_map(|limits| reported_limit(inputs, limits));
         let limits: Vec<&str> = limits.map(ConditionReason::as_str).collect();
         let limits = (!limits.is_empty()).then(|| last_reported(&limits.join(" and ")));
-        let texts = [Some(values), Some(causes), unknown, failed, limits].into_iter().flatten();
-        let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+        let unschedulable = unschedulable_pods(inputs, decision);
+        let texts = [Some(values), Some(causes), unknown, failed, limits, unschedulable];
+        let texts = texts.into_iter().flatten().filter(|text| !text.is_empty());
+        let texts: Vec<String> = texts.collect();
         format!(
             "has {}, {} desired: {}",
             counted(scale.spec_replicas, "replica"),
@@ -203,30 +225,41 @@ fn reason(inputs: &Inputs, decision: &Decision<'_>, reported: &ReportedMetrics<'
     }
 }
 
-/// The sentence of the explanation. The end of the stabilization replaces the length of the window,
-/// if the history is known. It is a time of day, which stays the same in later reports.
+/// The sentence of the explanation. The time for which the stabilization lasts replaces the length
+/// of the window, if the history is known.
 fn decided_sentence(inputs: &Inputs, explanation: &Explanation) -> String {
     let sentence = explanation.sentence(&inputs.hpa);
     if explanation.reason() == Reason::Paused && inputs.history.is_none() {
         return sentence + ", unless stabilization or a policy holds it";
     }
-    match (explanation.stabilization_window_seconds, stabilization_end(inputs, explanation)) {
-        (Some(window), Some(end)) => {
-            let end = format!("until {}", end.strftime("%H:%M:%SZ"));
-            sentence.replacen(&window_text(window), &end, 1)
-        }
+    match (explanation.stabilization_window_seconds, stabilization_time(inputs, explanation)) {
+        (Some(window), Some(time)) => sentence.replacen(&window_text(window), &time, 1),
         _ => sentence,
     }
 }
 
-/// The time at which the recommendation that holds the replicas leaves the window.
-fn stabilization_end(inputs: &Inputs, explanation: &Explanation) -> Option<Timestamp> {
-    if inputs.history.is_none() || explanation.reason() != Reason::Stabilization {
+/// The durations in the [`sentence`] that differ in each report.
+pub(super) fn durations(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String> {
+    let metric = metric_with_inactive_fallback(inputs, decision);
+    let failure = metric.and_then(|(index, _)| time_of_failure(inputs, index));
+    let stabilization = stabilization_time(inputs, decision.explanation());
+    let stabilization = stabilization.map(|time| format!(" {time}"));
+    [stabilization, failure, time_since_scaling(inputs)].into_iter().flatten().collect()
+}
+
+/// The time until the recommendation that holds the replicas leaves the window. It is no time of
+/// day, because recommendations have the time of the controller's clock, which may be wrong.
+fn stabilization_time(inputs: &Inputs, explanation: &Explanation) -> Option<String> {
+    if inputs.history.is_none()
+        || !matches!(explanation.reason(), Reason::Stabilization | Reason::Metrics)
+    {
         return None;
     }
     let (proposed, stabilized) = (explanation.proposed_replicas?, explanation.stabilized_replicas?);
     let limits = ReplicaLimits::new(inputs, proposed, stabilized);
-    limits.stabilization.held_by.map(|held| held.until)
+    let until = limits.stabilization.held_by?.until;
+    let seconds = until.duration_since(inputs.now).as_secs_f64();
+    Some(format!("for another {}", minutes_and_seconds(seconds)))
 }
 
 /// Whether a metric is missing because this user may not read it, and the controller didn't report
@@ -256,9 +289,11 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     let silence = || reported.is_silent.then(|| silent_status(inputs));
     let Some(to) = decision.scale_to() else {
         let failure = failure.map(|failure| last_reported(failure.reason()));
+        let active = || active_fallback(inputs, decision);
         let raise = || possible_raise(inputs, decision);
-        let doubt = failure.or_else(raise).or_else(silence);
-        return doubt.or_else(|| pending_fallback(inputs, decision));
+        let doubt = failure.or_else(active).or_else(raise).or_else(silence);
+        let pending = || pending_fallback(inputs, decision).filter(|_| inputs.history.is_none());
+        return doubt.or_else(pending);
     };
     if inputs.history.is_none() && inputs.hpa.status.conditions.is_empty() {
         return Some("no controller has stored a status".to_owned());
@@ -266,9 +301,10 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     let explanation = decision.explanation();
     let direction = Direction::of_change(explanation.current_replicas, to);
     let limit = unknown_limit(inputs, decision, direction);
-    if let Some(unwritten) = unwritten_scale(inputs) {
+    let fallback = || active_fallback(inputs, decision).filter(|_| failure.is_none());
+    if let Some(reported) = unwritten_scale(inputs).or_else(fallback) {
         let limit = limit.map(|limit| format!("{limit}, and "));
-        return Some(limit.unwrap_or_default() + &unwritten);
+        return Some(limit.unwrap_or_default() + &reported);
     }
     // With a known history, the decision has applied the limit. While reads fail, the controller
     // doesn't update it.
@@ -304,7 +340,7 @@ fn silent_status(inputs: &Inputs) -> String {
 }
 
 /// Advice beside [`stay_by_status`].
-pub(super) const ADVICE_ABOUT_STAY: &str = "If the replicas stay for longer than two sync \
+const ADVICE_ABOUT_STAY: &str = "If the replicas stay for longer than two sync \
      periods, the controller may not see the newest pods, for example because it lacks the right \
      to watch pods. With its debug API, hpa status says how old its cache of pods is.";
 
@@ -317,7 +353,7 @@ pub(super) fn stay_by_status(inputs: &Inputs, decision: &Decision<'_>) -> Option
     let (winner, replicas) = (explanation.winner?, explanation.current_replicas);
     explanation.metrics.get(winner)?.counted_pods?;
     let scales_up = decision.scale_to().is_some_and(|to| to > replicas);
-    if !scales_up || !has_stayed(inputs, decision, State::WaitingForPods) {
+    if !scales_up || !has_stayed(inputs, decision, |state| state == State::WaitingForPods) {
         return None;
     }
     let (Measurement { metric, current, unit, .. }, _) = largest_measurement(hpa, settings)?;
@@ -334,27 +370,68 @@ pub(super) const ADVICE_ABOUT_STEADY: &str = "If the replicas stay for longer th
      periods, the controller may not be able to read the metrics or to store its status: see hpa \
      status and the controller's log.";
 
-/// A clause about the controller's last status, in which the metric needs no scaling. Its value may
-/// have changed since then, or the controller can no longer decide or store its status. `None` if
-/// the history is known.
+/// A clause about the controller's last status, which desires the current replicas. The spec or the
+/// value of the metric may have changed since then, or the controller can no longer decide or store
+/// its status, for example because it has lost its rights. `None` if the history is known.
 pub(super) fn steady_by_status(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let explanation = decision.explanation();
     let last = Measurement::of_status(&inputs.hpa, &inputs.settings, explanation.winner?)?;
     let Measurement { metric, current, unit, .. } = last;
     let replicas = explanation.current_replicas;
-    has_stayed(inputs, decision, State::Steady)
+    // For this state, there is `stay_by_status`.
+    let is_stay = |state: State| state.is_by_metrics() && state != State::WaitingForPods;
+    has_stayed(inputs, decision, is_stay)
         .then(|| format!("the controller last desired {replicas} with {metric} at {current}{unit}"))
 }
 
-/// Whether the replicas are those of the last status, which has this state, although the decision
-/// changes them. `false` if the history is known: the caller then also knows the last decision.
-fn has_stayed(inputs: &Inputs, decision: &Decision<'_>, state: State) -> bool {
+/// Advice beside a clause of [`stay_by_status`] or [`steady_by_status`] in a doubt. `None` for
+/// another doubt, and if the status was limited by other bounds than those of the decision: these
+/// have changed since then.
+pub(super) fn advice_about_status(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+    doubt: &str,
+) -> Option<&'static str> {
+    let is_in_doubt = |clause: Option<String>| clause.is_some_and(|clause| doubt.contains(&clause));
+    if is_in_doubt(stay_by_status(inputs, decision)) {
+        return Some(ADVICE_ABOUT_STAY);
+    }
+    let has_old_bounds = has_status_of_other_bounds(inputs, decision);
+    (is_in_doubt(steady_by_status(inputs, decision)) && !has_old_bounds)
+        .then_some(ADVICE_ABOUT_STEADY)
+}
+
+/// Whether a bound limited the last status, and is another one now.
+fn has_status_of_other_bounds(inputs: &Inputs, decision: &Decision<'_>) -> bool {
+    let (status, bounds) = (&inputs.hpa.status, decision.bounds);
+    let limited = status.true_condition(&ConditionType::ScalingLimited);
+    match limited.map(|limited| &limited.reason) {
+        Some(ConditionReason::TooManyReplicas) => status.desired_replicas != bounds.max_replicas,
+        Some(ConditionReason::TooFewReplicas) => status.desired_replicas != bounds.min_replicas,
+        _ => false,
+    }
+}
+
+/// The time within which a controller stores a status with the replicas that it has scaled to, or
+/// with changed values of metrics.
+pub(super) const STATUS_PERIOD: SignedDuration = SignedDuration::from_mins(1);
+
+/// Whether the last status desires the current replicas, and has a state for which `is_stay` holds,
+/// although the decision changes them. `false` directly after a scaling, and if the history is
+/// known: the caller then also knows the last decision.
+fn has_stayed(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+    is_stay: impl FnOnce(State) -> bool,
+) -> bool {
     let (hpa, status) = (&inputs.hpa, &inputs.hpa.status);
     let replicas = decision.explanation().current_replicas;
+    let is_old = |scaled| inputs.now.duration_since(scaled) > STATUS_PERIOD;
     inputs.history.is_none()
         && decision.scale_to().is_some()
-        && [status.current_replicas, status.desired_replicas] == [replicas; 2]
-        && ShortReport::new(hpa, &inputs.settings).state == state
+        && status.desired_replicas == replicas
+        && (status.current_replicas == replicas || status.last_scale_time.is_some_and(is_old))
+        && is_stay(ShortReport::new(hpa, &inputs.settings).state)
 }
 
 fn last_reported(reasons: &impl Display) -> String {
@@ -408,9 +485,15 @@ fn unknown_limit(inputs: &Inputs, decision: &Decision<'_>, direction: Direction)
     }
     let since = inputs.now.duration_since(inputs.hpa.status.last_scale_time?);
     let is_counted = behavior.is_set() && since < rules.longest_policy_period();
+    let time = time_since_scaling(inputs).filter(|_| is_counted)?;
+    Some(format!("policies may hold it after the last scaling{time}"))
+}
+
+/// The time since the last scaling: ` (45s ago)`.
+fn time_since_scaling(inputs: &Inputs) -> Option<String> {
+    let since = inputs.now.duration_since(inputs.hpa.status.last_scale_time?);
     // The clock of the controller may be ahead.
-    let seconds = since.as_secs().max(0);
-    is_counted.then(|| format!("it last scaled {seconds}s ago, so policies may hold it"))
+    Some(format!(" ({}s ago)", since.as_secs().max(0)))
 }
 
 /// Whether past recommendations, which are not known here, may raise the replicas. Without
@@ -445,21 +528,69 @@ fn possible_raise(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     Some(format!("stabilization may raise the replicas{desired}"))
 }
 
-/// A clause about the fallback of a metric that fails, if it is unknown for how long. The fallback
-/// is not active according to the status.
+/// A clause about a fallback that is active by the last status, although its metric can be read
+/// here. `None` if the fallback doesn't change the decision, in a dry run, and if the history is
+/// known: the decision then has the fallback.
+fn active_fallback(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let Inputs { hpa, settings, readings, now, .. } = inputs;
+    if inputs.history.is_some() || settings.dry_run {
+        return None;
+    }
+    let recoveries = recoveries_by_status(hpa, settings, readings, *now);
+    let current = decision.explanation().current_replicas;
+    let proposal_of =
+        |(index, fallback, _): &(usize, Fallback, _)| (fallback.proposal(current), *index);
+    let (proposal, index) = recoveries.iter().map(proposal_of).max()?;
+    let mut history = inputs.effective_history();
+    history.failing_metrics.extend(recoveries.iter().map(|(_, _, failure)| *failure));
+    let with_fallback = inputs.plan().decide(readings.clone(), history, *now);
+    (with_fallback.resulting_replicas() != decision.resulting_replicas()).then(|| {
+        format!(
+            "{}: the fallback of {} proposes {} until it has been read for {}s",
+            last_reported(&ConditionReason::FallbackActive),
+            metric_name(&hpa.spec.metrics, index),
+            counted(proposal, "replica"),
+            RECOVERY.as_secs()
+        )
+    })
+}
+
+/// A clause about a fallback that is not active, but will be if its metric keeps failing. `None` if
+/// the history is known and lacks the failure: the controller could read the metric last.
 fn pending_fallback(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    let explanation = decision.explanation();
-    let mut metrics = explanation.metrics.iter().enumerate().filter(|_| inputs.history.is_none());
+    let (index, fallback) = metric_with_inactive_fallback(inputs, decision)?;
+    let time = time_of_failure(inputs, index);
+    if inputs.history.is_some() && time.is_none() {
+        return None;
+    }
+    let name = metric_name(&inputs.hpa.spec.metrics, index);
+    let proposal = fallback.proposal(decision.explanation().current_replicas);
+    let replicas = counted(proposal, "replica");
+    let delay = fallback.failure_duration_seconds;
+    let time = time.unwrap_or_default();
+    let effect = format!("the fallback of {name} proposes {replicas}");
+    Some(format!("{effect} once it has failed for {delay}s{time}"))
+}
+
+/// The first metric that fails and has a fallback, but no proposal of it.
+fn metric_with_inactive_fallback(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+) -> Option<(usize, Fallback)> {
+    let mut metrics = decision.explanation().metrics.iter().enumerate();
     metrics.find_map(|(index, metric)| {
         let fallback = inputs.settings.metric(index).fallback?;
         let is_counted = metric.failure? != MetricFailure::InvalidSpec;
-        (is_counted && metric.proposed_replicas.is_none()).then(|| {
-            let name = metric_name(&inputs.hpa.spec.metrics, index);
-            let replicas = counted(fallback.proposal(explanation.current_replicas), "replica");
-            let delay = fallback.failure_duration_seconds;
-            format!("the fallback of {name} proposes {replicas} once it has failed for {delay}s")
-        })
+        (is_counted && metric.proposed_replicas.is_none()).then_some((index, fallback))
     })
+}
+
+/// The time, in parentheses, for which the controller has failed to read a metric whose fallback
+/// isn't active. `None` if the history is unknown, or doesn't have the failure.
+fn time_of_failure(inputs: &Inputs, index: usize) -> Option<String> {
+    let since = pending_since(inputs.hpa.spec.metrics.get(index)?, inputs.history.as_ref()?)?;
+    let seconds = inputs.now.duration_since(since).as_secs().max(0);
+    Some(format!(" ({seconds}s so far)"))
 }
 
 /// The limits in a direction that depend on the history.

@@ -42,7 +42,7 @@ pub use self::{
     limits::{HoldingRecommendation, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},
     reported::root_cause,
-    reported_cause::collector_events_command,
+    reported_cause::{collector_events_command, reported_absence},
     reported_failure::FAILS_ELSEWHERE,
     shared_target::{
         TargetIndex, TargetKey, bounds_conflict_effect, describe_bounds_conflict, enforced_bounds,
@@ -56,7 +56,8 @@ pub use self::{
 };
 use crate::{
     api::Condition,
-    explain::{Reason, SettingEffect, one_line},
+    decision::Decision,
+    explain::{Reason, SettingEffect, UnschedulablePods, one_line},
     pause::Pause,
     settings::BoundsChange,
 };
@@ -101,6 +102,7 @@ impl Inputs {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent facts")]
 pub struct Report {
     /// `namespace/name` of the autoscaler, or its name if it has no namespace.
     pub autoscaler: String,
@@ -113,12 +115,18 @@ pub struct Report {
     at_by_samples: Timestamp,
     /// The decision and its reason, in one sentence.
     pub sentence: String,
-    /// The reasons why the controller may do something else. The first of these that applies:
-    /// metrics that can't be read here; a condition that the controller reported last; an absent
-    /// status; an unknown history. Without a controller, only a limit that the next one may apply.
-    /// Then the first of these: the caller's reason, such as that no controller runs; settings that
-    /// only one of the possible controllers obeys; Succeeded pods, which kube-controller-manager
-    /// counts before 1.38. A dry run comes last, if it prevents a write.
+    /// The durations in the sentence that differ in each report.
+    #[serde(skip)]
+    durations: Vec<String>,
+    /// The reasons why the controller may do something else, at most one of each kind:
+    ///
+    /// - The first of these that applies: metrics that can't be read here; a condition that the
+    ///   controller reported last; an absent status; an unknown history. Without a controller, only
+    ///   a limit that the next one may apply.
+    /// - The first of these that applies: the caller's reason, such as that no controller runs;
+    ///   settings that only one of the possible controllers obeys; Succeeded pods, which
+    ///   kube-controller-manager counts before 1.38.
+    /// - A dry run that prevents a write.
     pub doubt: Option<String>,
     /// Whether no controller runs. The caller then gave the doubt, which applies to any decision.
     #[serde(skip)]
@@ -135,6 +143,12 @@ pub struct Report {
     pub current_replicas: Option<i32>,
     /// The target's `status.replicas`. Absent if it is unknown.
     pub status_replicas: Option<i32>,
+    /// See [`target_pods::lacks_existing_pods`].
+    #[serde(skip)]
+    lacks_existing_pods: bool,
+    /// The pods that the scheduler can't place. Absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unschedulable_pods: Option<UnschedulablePods>,
     /// The target's selector.
     pub selector: Option<String>,
     /// The desired replicas, after all limits. Absent if the decision failed.
@@ -168,6 +182,9 @@ pub struct Report {
     pub error: Option<String>,
     /// Advice about problems.
     pub advice: Vec<String>,
+    /// The advice about the limit that decides.
+    #[serde(skip)]
+    limit_advice: Option<String>,
     /// The conditions that the autoscaler's controller stored last.
     pub reported_conditions: Vec<Condition>,
 }
@@ -178,37 +195,18 @@ impl Report {
         let decision = inputs.decide();
         let explanation = decision.explanation();
         let scale = scale.as_ref().ok();
-        let has_change = decision.scale_to().is_some();
-        let dry_run_doubt =
-            (inputs.settings.dry_run && has_change).then(|| "nothing is written".to_owned());
         let lacks_controller = doubt.is_some();
-        let of_decision = if lacks_controller {
-            headline::limit_of_next_controller(inputs, &decision)
-        } else {
-            headline::doubt(inputs, &decision)
-        };
-        let uncertain = || warning::uncertain_effect(&inputs.settings).filter(|_| has_change);
-        let of_controller = doubt.or_else(uncertain);
-        let of_controller = of_controller.or_else(|| warning::succeeded_pods_of_reference(inputs));
-        let doubts = of_decision.into_iter().chain(of_controller).chain(dry_run_doubt);
-        let doubts: Vec<String> = doubts.collect();
-        let doubt = (!doubts.is_empty()).then(|| doubts.join("; "));
+        let doubt = join_doubts(inputs, &decision, doubt);
         let is_decided = explanation.reason() != Reason::Failed;
         let metrics = metrics::metric_reports(inputs, explanation);
         let limits = explanation.proposed_replicas.map(|proposed| {
             let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
             ReplicaLimits::new(inputs, proposed, stabilized)
         });
-        let mut advice = advice::advise(inputs, &decision, &metrics, advice);
-        let stays = [
-            (headline::stay_by_status(inputs, &decision), headline::ADVICE_ABOUT_STAY),
-            (headline::steady_by_status(inputs, &decision), headline::ADVICE_ABOUT_STEADY),
-        ];
-        for (stay, about_stay) in stays {
-            if doubt.as_deref().zip(stay).is_some_and(|(doubt, stay)| doubt.contains(&stay)) {
-                advice.insert(0, about_stay.to_owned());
-            }
-        }
+        let limit_advice = advice::about_limits(inputs, &decision, &metrics, advice);
+        let mut advice = advice::advise(inputs, &decision, &metrics, advice, limit_advice.as_ref());
+        let about_status = |doubt: &str| headline::advice_about_status(inputs, &decision, doubt);
+        advice.extend(doubt.as_deref().and_then(about_status).map(ToOwned::to_owned));
         let target = &hpa.spec.scale_target_ref;
         Self {
             autoscaler: hpa.metadata.qualified_name(),
@@ -222,6 +220,7 @@ impl Report {
                 doubt.as_deref(),
                 lacks_controller,
             ),
+            durations: headline::durations(inputs, &decision),
             doubt,
             lacks_controller,
             pause: inputs.settings.pause,
@@ -229,6 +228,8 @@ impl Report {
             reason: explanation.reason(),
             current_replicas: scale.map(|scale| scale.spec_replicas),
             status_replicas: scale.map(|scale| scale.status_replicas),
+            lacks_existing_pods: target_pods::lacks_existing_pods(inputs),
+            unschedulable_pods: explanation.unschedulable_pods,
             selector: scale.map(|scale| scale.selector.clone()),
             desired_replicas: is_decided.then_some(explanation.desired_replicas),
             scale_to: decision.scale_to(),
@@ -242,9 +243,34 @@ impl Report {
             changes: change::find(inputs, &decision),
             error: decision.error().map(ToString::to_string),
             advice,
+            limit_advice,
             metrics,
             reported_conditions: hpa.status.conditions.clone(),
         }
+    }
+
+    /// The sentence without durations that differ in each report, such as the time for which
+    /// stabilization lasts.
+    pub fn sentence_without_durations(&self) -> String {
+        let without = |sentence: String, duration: &String| sentence.replacen(duration, "", 1);
+        self.durations.iter().fold(self.sentence.clone(), without)
+    }
+
+    /// Removes the advice about a controller that may not be able to decide or to store its status,
+    /// if it has just stored one. `stored_at` is the time of the last one, if it is known.
+    pub fn remove_advice_about_old_status(&mut self, stored_at: Option<Timestamp>) {
+        let age = stored_at.map(|stored_at| self.at_by_samples.duration_since(stored_at));
+        if age.is_some_and(|age| age <= headline::STATUS_PERIOD) {
+            self.advice.retain(|advice| advice != headline::ADVICE_ABOUT_STEADY);
+        }
+    }
+
+    /// Removes the changes that would lead to other replicas and the advice about a limit, because
+    /// the controller can't make this decision.
+    pub fn discard_consequences(&mut self) {
+        self.changes.clear();
+        let limit_advice = self.limit_advice.take();
+        self.advice.retain(|advice| Some(advice) != limit_advice.as_ref());
     }
 
     /// Adds a clause and advice about [`Surroundings::overwritten_scalings`]. 0 adds nothing.
@@ -279,6 +305,29 @@ impl Report {
         }
         self
     }
+}
+
+/// The [`Report::doubt`] about a decision. `of_caller` is the caller's reason, for example that no
+/// controller runs.
+fn join_doubts(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+    of_caller: Option<String>,
+) -> Option<String> {
+    let has_change = decision.scale_to().is_some();
+    let of_decision = if of_caller.is_some() {
+        headline::limit_of_next_controller(inputs, decision)
+    } else {
+        headline::doubt(inputs, decision)
+    };
+    let uncertain = || warning::uncertain_effect(&inputs.settings).filter(|_| has_change);
+    let of_controller = of_caller.or_else(uncertain);
+    let of_controller = of_controller.or_else(|| warning::succeeded_pods_of_reference(inputs));
+    let is_not_written = inputs.settings.dry_run && has_change;
+    let of_dry_run = is_not_written.then(|| "nothing is written".to_owned());
+    let doubts = [of_decision, of_controller, of_dry_run].into_iter().flatten();
+    let doubts: Vec<String> = doubts.collect();
+    (!doubts.is_empty()).then(|| doubts.join("; "))
 }
 
 #[cfg(test)]

@@ -14,8 +14,10 @@ use crate::{
         Condition, ConditionStatus, ConditionType, CrossVersionObjectReference,
         HorizontalPodAutoscaler, MetricSpec,
     },
+    combine::without_empty_selector,
     decision::Decision,
     explain::{Explanation, Measurement, MetricExplanation, MetricFailure, metric_name},
+    fallback::FALLBACK,
     messages::UNABLE_TO_UPDATE_SCALE,
     selector::go_string,
 };
@@ -52,6 +54,9 @@ pub(super) struct ReportedMetrics<'a> {
     /// The indices of the metrics that no API has here, and of which no failure is known: the last
     /// status is [silent](Self::is_silent), or the controller read them for its last decision.
     without_failure: Vec<usize>,
+    /// The indices of the metrics that an API lacks here, and whose fallbacks are active by the
+    /// status. The status doesn't have the cause for which the controller can't read them.
+    by_fallback: Vec<usize>,
 }
 
 impl<'a> ReportedMetrics<'a> {
@@ -105,9 +110,21 @@ impl<'a> ReportedMetrics<'a> {
         let values: Vec<_> = values.collect();
         let mut reported =
             Self { causes, values, has_ambiguous_failure_of_source, ..Self::default() };
+        // With the history, the causes are known.
+        let is_by_fallback = |index: &usize| {
+            inputs.history.is_none()
+                && metrics.get(*index).is_some_and(|metric| {
+                    lacks_metric(hpa, *index, metric)
+                        && metric.effects.iter().any(|effect| effect.setting == FALLBACK)
+                })
+                && !reported.is_reported(*index)
+        };
+        let by_fallback = unread.iter().copied().filter(is_by_fallback).collect();
+        reported.by_fallback = by_fallback;
         reported.is_silent = active.status == ConditionStatus::True
             && status.current_metrics.is_empty()
             && reported.causes.is_empty()
+            && reported.by_fallback.is_empty()
             && !unread.is_empty();
         reported.without_failure = without_failure(reported.is_silent);
         if !reported.values.is_empty() {
@@ -156,6 +173,12 @@ impl<'a> ReportedMetrics<'a> {
             || self.causes.values().any(|cause| is_in_process(cause))
     }
 
+    /// Whether an API lacks the metric here, and its fallback is active by the status, which
+    /// doesn't have the cause.
+    pub(super) fn is_by_fallback(&self, index: usize) -> bool {
+        self.by_fallback.contains(&index)
+    }
+
     /// Whether the controller may have a source for a metric that no metrics API has here, but
     /// can't read that source now.
     pub(super) fn may_be_of_unreadable_source(
@@ -164,10 +187,11 @@ impl<'a> ReportedMetrics<'a> {
         metric: &MetricExplanation,
     ) -> bool {
         let error = metric.error.as_deref().unwrap_or_default();
-        error.contains(UNKNOWN_METRIC)
+        let may_have_source = error.contains(UNKNOWN_METRIC)
             && !is_in_process(error)
             && !self.is_reported(index)
-            && self.causes.values().any(|cause| is_unreadable_source(cause))
+            && self.causes.values().any(|cause| is_unreadable_source(cause));
+        may_have_source || self.is_by_fallback(index)
     }
 
     /// The names of the metrics of [`Self::unknown`].
@@ -227,7 +251,7 @@ impl<'a> ReportedMetrics<'a> {
         let mut reported = self.causes.keys();
         let repeats = reported.any(|index| self.fails_like_another(explanation, *index));
         let is_unknown = self.is_silent || fails_without_status(hpa, explanation);
-        if repeats || self.has_own_sources() || is_unknown {
+        if repeats || self.has_own_sources() || is_unknown || !self.by_fallback.is_empty() {
             here = here.replace(" cannot be read: ", " cannot be read here: ");
         }
         let causes = self.causes_text(hpa, explanation, &here);
@@ -280,6 +304,16 @@ fn without_name<'a>(cause: &'a str, name: &str) -> Cow<'a, str> {
     format!("{why}{ALSO_NOT_BY_API}{by_api}").into()
 }
 
+/// Whether a metrics API has no metric of this name, or returned no value of it. For metrics by
+/// pod, an empty response says nothing about the name.
+fn lacks_metric(hpa: &HorizontalPodAutoscaler, index: usize, metric: &MetricExplanation) -> bool {
+    let error = metric.error.as_deref().unwrap_or_default();
+    let spec = hpa.spec.metrics.get(index);
+    let is_empty = metric.failure == Some(MetricFailure::Empty)
+        && spec.is_some_and(|spec| spec.source_type.exists_without_pods());
+    (is_empty || error.contains(UNKNOWN_METRIC)) && !is_in_process(error)
+}
+
 /// Whether a metric could not be read here, and no controller has stored a status.
 fn fails_without_status(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> bool {
     use MetricFailure::{Empty, Fetch};
@@ -308,7 +342,8 @@ fn not_read_here(
 /// and message. Several if they have the same name, and the message doesn't say which of them it
 /// is. Empty if it isn't about a metric that can't be read.
 pub(super) fn failed_metrics(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> Vec<usize> {
-    let message = condition.message.strip_prefix(UNABLE_TO_COMPUTE).unwrap_or(&condition.message);
+    let message = without_empty_selector(&condition.message);
+    let message = message.strip_prefix(UNABLE_TO_COMPUTE).unwrap_or(message);
     if condition.status != ConditionStatus::False {
         return Vec::new();
     }
@@ -385,6 +420,7 @@ pub(super) fn is_failure_of_api(error: &str) -> bool {
 /// The cause in a message about metrics or a write of the scale, without the texts that the
 /// reference puts before it.
 pub fn root_cause(message: &str) -> &str {
+    let message = without_empty_selector(message);
     if let Some((_, cause)) = message.split_once("unable to fetch metrics from ") {
         return cause.split_once(" metrics API: ").map_or(cause, |(_, cause)| cause);
     }

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     api::{Condition, ConditionType, HorizontalPodAutoscaler, MetricSpec},
+    readings::{MetricsApi, ReadError},
     shell::quote,
 };
 
@@ -49,12 +50,32 @@ impl Inputs {
     }
 }
 
-/// Whether the controller reported that no collector reads a metric that has annotations.
+/// The cause in `ScalingActive=False` if the controller's rules, its collectors and a metrics API
+/// all lack the metric at an index. `None` for other causes.
+pub fn reported_absence(hpa: &HorizontalPodAutoscaler, index: usize) -> Option<&str> {
+    let active = hpa.status.condition(&ConditionType::ScalingActive)?;
+    let cause = root_cause(&active.message);
+    let is_absent = || failed_metrics(hpa, active).contains(&index);
+    (cause.contains(ALSO_NOT_BY_API) && is_absent()).then_some(cause)
+}
+
+/// Whether the condition names this cause as a failure of the resource metrics API. A rule or a
+/// collector of the controller has other causes.
+fn is_of_resource_api(hpa: &HorizontalPodAutoscaler, index: usize, cause: &str) -> bool {
+    let failure = ReadError::fetch(MetricsApi::Resource, cause).to_string();
+    let names_api = |active: &Condition| {
+        active.message.contains(&failure) && failed_metrics(hpa, active).contains(&index)
+    };
+    let active = hpa.status.condition(&ConditionType::ScalingActive);
+    !is_in_process(cause) && active.is_some_and(names_api)
+}
+
+/// Whether the controller reported that nothing reads a metric that has annotations.
 pub(super) fn ignores_annotations(inputs: &Inputs, index: usize, cause: &str) -> bool {
     let name = inputs.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
     let of_metric = format!(".{name}.");
     let mut keys = inputs.hpa.metadata.annotations.keys();
-    cause.contains(NO_COLLECTOR_READS)
+    (cause.contains(NO_COLLECTOR_READS) || cause.contains(ALSO_NOT_BY_API))
         && keys.any(|key| key.starts_with(COLLECTORS) && key.contains(&of_metric))
 }
 
@@ -67,12 +88,13 @@ pub(super) fn advise(
     known: Option<&String>,
 ) -> Vec<String> {
     let error = metric.explanation.error.as_deref().unwrap_or_default();
+    let is_of_resource_api = is_of_resource_api(&inputs.hpa, metric.index, cause);
     let here = if error.contains(FORBIDDEN) {
         Some(
             "You may not read the metrics here. The controller has its own permissions.".to_owned(),
         )
-    } else if is_in_process(error) {
-        // The flags were given.
+    } else if is_in_process(error) || is_of_resource_api {
+        // The flags were given, or the controller reads the same API as this command.
         None
     } else {
         let start = if is_in_process(cause) {
@@ -86,8 +108,8 @@ pub(super) fn advise(
              --scaling-schedule."
         ))
     };
-    let about_api =
-        || is_failure_of_api(cause).then(|| failure::about_failing_api(&metric.source_type, cause));
+    let is_of_api = is_of_resource_api || is_failure_of_api(cause);
+    let about_api = || is_of_api.then(|| failure::about_failing_api(&metric.source_type, cause));
     let about_cause = about_cause(inputs, metric, cause).or_else(|| known.cloned());
     let about_cause = about_cause.or_else(about_api);
     about_cause.into_iter().chain(here).collect()

@@ -17,7 +17,10 @@ use crate::{
         Condition, ConditionReason, ConditionType, HorizontalPodAutoscaler, MetricSpec,
         MetricStatus, MetricValueStatus, PolicySelect, Scale,
     },
-    explain::{Measurement, Reason, metric_name, one_line, status_value, target_value},
+    explain::{
+        Measurement, Reason, UnschedulablePods, has_name, metric_name, one_line, status_value,
+        target_value,
+    },
     fallback::FALLBACK,
     go_text,
     history::Direction,
@@ -59,7 +62,7 @@ pub enum State {
     /// Some metrics have no value, so the target is not scaled down.
     MetricMissing,
     /// Pods that don't exist, are not ready or not measured keep the replicas from following the
-    /// metrics.
+    /// metrics, or the scheduler can't place pods.
     WaitingForPods,
     /// The target is being scaled.
     Scaling,
@@ -93,9 +96,9 @@ pub struct ShortReport {
     pub has_missing_metric: bool,
     /// The problems with the autoscaler's settings. The sentence includes them.
     pub warnings: Vec<Warning>,
-    /// The time until which pods of the last scaling may be starting or, if some don't exist, being
-    /// created. Until then, it is no problem that they don't count. Also set after a scale-down,
-    /// because the status doesn't have the direction.
+    /// The time until which pods of the last scaling may be starting or, if some don't exist or
+    /// can't be scheduled, being created. Until then, it is no problem that they don't count. Also
+    /// set after a scale-down, because the status doesn't have the direction.
     starting_until: Option<Timestamp>,
 }
 
@@ -108,6 +111,9 @@ pub struct Surroundings<'a> {
     /// The reason why the target's controller can't create pods
     /// ([`SelectedPods::replica_failure`](crate::SelectedPods::replica_failure)).
     pub replica_failure: Option<&'a str>,
+    /// The pods that the scheduler can't place, by the controller's last decision. They precede
+    /// [`State::AtMaximum`] and [`State::Steady`].
+    pub unschedulable_pods: Option<UnschedulablePods>,
     /// The controller's last decision in one sentence. It has causes that the status lacks: pods
     /// that exist, but keep the replicas from following the metrics, and unready pods at
     /// `maxReplicas`.
@@ -121,9 +127,10 @@ pub struct Surroundings<'a> {
     pub overwritten_scalings: u32,
 }
 
-/// A clause about scalings after which another client has changed the replicas.
+/// A clause about scalings after which another client has changed the replicas. An event shows only
+/// the number from which a controller reports them, so `scalings` is a lower bound.
 pub(super) fn describe_overwritten(scalings: u32) -> String {
-    format!("another client has changed the replicas after {scalings} scalings")
+    format!("another client has changed the replicas after at least {scalings} scalings")
 }
 
 fn shared_target_text(others: &[String]) -> String {
@@ -144,7 +151,7 @@ impl State {
 
     /// Whether the metrics decide. `false` for [`Self::Failing`] and [`Self::Fallback`]: a metric
     /// without a value may be the cause of these.
-    fn is_by_metrics(self) -> bool {
+    pub(super) fn is_by_metrics(self) -> bool {
         !matches!(
             self,
             Self::Failing | Self::Fallback | Self::Off | Self::Paused | Self::DryRun | Self::New
@@ -168,6 +175,7 @@ impl ShortReport {
         let Surroundings {
             scale,
             replica_failure,
+            unschedulable_pods,
             other_autoscalers,
             bounds_conflict,
             overwritten_scalings,
@@ -186,6 +194,9 @@ impl ShortReport {
             {
                 State::WaitingForPods
             }
+            State::AtMaximum | State::Steady if unschedulable_pods.is_some() => {
+                State::WaitingForPods
+            }
             state => state,
         };
         let measured = match active_fallback(hpa, settings) {
@@ -198,8 +209,9 @@ impl ShortReport {
         let pause = pause_text(hpa, state, settings.pause);
         let mut sentence = sentence(hpa, state, measured, pause.as_deref(), surroundings);
         // The last decision also names the metrics that failed.
+        let has_decision = |decision: &str| sentence.starts_with(decision);
         let names_missing =
-            state == State::MetricMissing || surroundings.last_decision == Some(&*sentence);
+            state == State::MetricMissing || surroundings.last_decision.is_some_and(has_decision);
         if let Some(pause) = pause.as_deref().filter(|_| state.has_hidden_pause()) {
             sentence = format!("{pause}; {sentence}");
         }
@@ -218,7 +230,7 @@ impl ShortReport {
         }
         if let Some(conflict) = bounds_conflict {
             warnings.push((Warning::SharedTarget, conflict.to_owned()));
-        } else if !other_autoscalers.iter().all(|other| sentence.contains(other)) {
+        } else if !other_autoscalers.iter().all(|other| has_name(&sentence, other)) {
             // The condition about an ambiguous selector would name them already.
             warnings.push((Warning::SharedTarget, shared_target_text(other_autoscalers)));
         }
@@ -229,7 +241,8 @@ impl ShortReport {
             sentence.push_str(&go_text::truncate(text, MAX_WARNING_LEN));
         }
         let start_up = settings.cpu_initialization_period;
-        let start_up = if lacks_pods { start_up.min(CREATION_PERIOD) } else { start_up };
+        let has_known_cause = lacks_pods || unschedulable_pods.is_some();
+        let start_up = if has_known_cause { start_up.min(CREATION_PERIOD) } else { start_up };
         let may_start = state == State::WaitingForPods && replica_failure.is_none();
         let starting_until = hpa.status.last_scale_time.filter(|_| may_start);
         let starting_until = starting_until.map(|scaled| after(scaled, start_up));
@@ -269,7 +282,10 @@ impl Report {
             _ if is_paused => State::Paused,
             _ if reported == State::New => reported,
             _ if has_fallback => State::Fallback,
-            Reason::MaxReplicas if self.scale_to.is_none() && self.lacks_existing_pods() => {
+            Reason::MaxReplicas
+                if self.scale_to.is_none()
+                    && (self.lacks_existing_pods || self.unschedulable_pods.is_some()) =>
+            {
                 State::WaitingForPods
             }
             Reason::MaxReplicas => State::AtMaximum,
@@ -283,14 +299,12 @@ impl Report {
         }
     }
 
-    /// Whether the target has some, but not all of its pods.
-    fn lacks_existing_pods(&self) -> bool {
-        let counts = self.current_replicas.zip(self.status_replicas);
-        counts.is_some_and(|(replicas, existing)| (1..replicas).contains(&existing))
-    }
-
-    /// Whether pods that don't exist or don't count keep the replicas from following the metrics.
+    /// Whether pods that don't exist or don't count keep the replicas from following the metrics,
+    /// or pods can't be scheduled.
     fn waits_for_pods(&self) -> bool {
+        if self.unschedulable_pods.is_some() {
+            return true;
+        }
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let Some(metric) = winner.map(|winner| &winner.explanation) else { return false };
         if self.current_replicas.is_some_and(|replicas| target_pods::lacks_pods(metric, replicas)) {
@@ -342,6 +356,8 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
         (Some(ConditionReason::ScaleUpLimit | ConditionReason::ScaleDownLimit), _) => {
             State::RateLimited
         }
+        // The bounds apply after stabilization.
+        (Some(ConditionReason::TooFewReplicas), _) => State::AtMinimum,
         // The metrics ask for fewer replicas although the load of the pods is too high.
         (_, Some(ConditionReason::ScaleDownStabilized)) if load.is_some_and(|load| load > up) => {
             State::WaitingForPods
@@ -355,7 +371,6 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
         (_, Some(ConditionReason::ScaleDownStabilized | ConditionReason::ScaleUpStabilized)) => {
             State::Stabilizing
         }
-        (Some(ConditionReason::TooFewReplicas), _) => State::AtMinimum,
         // Only missing or unready pods are left as a cause.
         _ if load.is_some_and(|load| load > up) => State::WaitingForPods,
         _ => State::Steady,

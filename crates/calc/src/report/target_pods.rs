@@ -1,6 +1,6 @@
 //! The target's pods that don't exist, are not ready or don't count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     inputs::Inputs,
@@ -149,12 +149,17 @@ pub(super) fn running_pod(inputs: &Inputs) -> Option<&str> {
 
 /// Counts equal states: `1 Failed, 2 being deleted`.
 pub(super) fn count_states(states: &[&str]) -> String {
-    let mut counts = BTreeMap::<&str, usize>::new();
-    for &state in states {
-        *counts.entry(state).or_default() += 1;
-    }
+    let counts = count_equal(states.iter().copied());
     let counts: Vec<_> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
     counts.join(", ")
+}
+
+fn count_equal<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
+    let mut counts = BTreeMap::new();
+    for text in texts {
+        *counts.entry(text).or_default() += 1;
+    }
+    counts
 }
 
 /// Whether a metric is above its target, but asks for at most the current replicas, because fewer
@@ -222,13 +227,27 @@ pub(super) fn pending_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
 }
 
 /// The number of pods that are pending although the last scaling [has settled](has_settled), except
-/// those in their start-up.
+/// those in their start-up and those that the scheduler can't place.
 pub(super) fn long_pending_count(inputs: &Inputs) -> usize {
     if !has_settled(inputs) {
         return 0;
     }
     let pending = active_pods(inputs).filter(|pod| pod.phase == PodPhase::Pending);
-    pending.filter(|pod| !is_in_start_up(inputs, pod)).count()
+    pending.filter(|pod| !pod.unschedulable && !is_in_start_up(inputs, pod)).count()
+}
+
+/// Counts the pods that the scheduler can't place, with the reason that most of them have, if it is
+/// known. `None` if there are none.
+pub(super) fn unschedulable_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let pods = decision.explanation().unschedulable_pods?;
+    let unschedulable = active_pods(inputs).filter(|pod| pod.unschedulable);
+    let failures = &inputs.selected.scheduling_failures;
+    let failures = unschedulable.filter_map(|pod| failures.get(&*pod.name));
+    let counts = count_equal(failures.map(String::as_str));
+    Some(match counts.into_iter().max_by_key(|(_, count)| *count) {
+        Some((failure, _)) => format!("{pods} ({failure})"),
+        None => pods.to_string(),
+    })
 }
 
 /// Counts the unready pods of the deciding metric whose samples count, if its ratio includes other
@@ -253,8 +272,9 @@ fn active_pods(inputs: &Inputs) -> impl Iterator<Item = &Pod> + Clone {
     inputs.selected.pods.iter().filter(|pod| pod.is_active()).map(AsRef::as_ref)
 }
 
+/// Whether a pod is pending or not ready, except one of [`unschedulable_pods`].
 fn is_pending_or_unready(pod: &Pod) -> bool {
-    pod.phase == PodPhase::Pending || is_unready(pod)
+    !pod.unschedulable && (pod.phase == PodPhase::Pending || is_unready(pod))
 }
 
 /// Advice about the pods of [`absent_pods`].
@@ -302,11 +322,30 @@ pub(super) fn creation_events(inputs: &Inputs) -> String {
     )
 }
 
-/// Advice about the pods of [`long_unready_pods`] or [`pending_pods`].
+/// Advice about the pods that the scheduler can't place, or those of [`long_unready_pods`] or
+/// [`pending_pods`].
 pub(super) fn about_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    let unready = long_unready_pods(inputs, decision);
+    let unschedulable = decision.explanation().unschedulable_pods.map(|pods| pods.to_string());
+    let unready = unschedulable.or_else(|| long_unready_pods(inputs, decision));
     let unready = unready.or_else(|| pending_pods(inputs, decision))?;
     Some(format!("Check why {unready}: {}", pods_command(inputs, "describe")))
+}
+
+/// The names of the pods that the advice of [`about_unready_pods`] is about.
+pub(super) fn pods_with_advice<'a>(
+    inputs: &'a Inputs,
+    decision: &Decision<'_>,
+) -> BTreeSet<&'a str> {
+    let is_advised: fn(&Pod) -> bool = if decision.explanation().unschedulable_pods.is_some() {
+        |pod| pod.unschedulable
+    } else if long_unready_pods(inputs, decision).is_some() {
+        is_pending_or_unready
+    } else if pending_pods(inputs, decision).is_some() {
+        |pod| pod.phase == PodPhase::Pending
+    } else {
+        |_| false
+    };
+    active_pods(inputs).filter(|pod| is_advised(pod)).map(|pod| &*pod.name).collect()
 }
 
 /// Whether a pod is in the CPU initialization period after its start, and may be unready or not

@@ -180,24 +180,16 @@ impl Report {
             write!(f, "  scales to {desired} ")?;
         }
         match &change.trigger {
-            Trigger::Unpause { at: Some(at) } => writeln!(
-                f,
-                "without the pause, at {} ({}), if the metrics stay as they are",
-                time(*at),
-                from_now(*at, self.at)
-            ),
+            Trigger::Unpause { at: Some(at) } => {
+                writeln!(f, "without the pause, {}", reconcile_at(*at, self.at))
+            }
             Trigger::Unpause { at: None } if Some(desired) == self.current_replicas => {
                 writeln!(f, "without the pause, if the metrics stay as they are")
             }
             Trigger::Unpause { at: None } => writeln!(f, "without the pause"),
             Trigger::MaxReplicas { to } => writeln!(f, "with a maxReplicas of {to}"),
             Trigger::MinReplicas { to } => writeln!(f, "with a minReplicas of {to}"),
-            Trigger::Time { at } => writeln!(
-                f,
-                "at {} ({}), if the metrics stay as they are",
-                time(*at),
-                from_now(*at, self.at)
-            ),
+            Trigger::Time { at } => writeln!(f, "{}", reconcile_at(*at, self.at)),
             Trigger::Metric { metric, direction, value, current, utilization } => {
                 let Some(metric) = self.metrics.get(*metric) else { return writeln!(f) };
                 let (verb, value) = verb_and_threshold(*direction, *value);
@@ -445,6 +437,15 @@ fn quantity(metric: &MetricReport, value: MilliValue) -> String {
 
 fn time(at: Timestamp) -> String {
     format!("{at:.0}")
+}
+
+/// The end of a line about a change at this time. The controller only decides in reconciles.
+fn reconcile_at(at: Timestamp, now: Timestamp) -> String {
+    format!(
+        "at {} ({}) or in the next reconcile after it, if the metrics stay as they are",
+        time(at),
+        from_now(at, now)
+    )
 }
 
 fn from_now(at: Timestamp, now: Timestamp) -> String {

@@ -55,7 +55,7 @@ pub enum SelectorError {
     TooLarge {
         /// The actual number.
         size: usize,
-        /// What is counted: requirements, values or bytes.
+        /// The counted unit: requirements, values or bytes.
         unit: &'static str,
         /// The maximum number.
         limit: usize,

@@ -72,7 +72,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The next token, at a position of a key or value.
-    fn peek(&self) -> Token {
+    fn peek_value(&self) -> Token {
         self.token.as_value()
     }
 
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
         if let Some(error) = validate::key_error(key, "<nil>") {
             return Err(SelectorError::Invalid(error));
         }
-        let operator = match self.peek() {
+        let operator = match self.peek_value() {
             _ if negated => Operator::DoesNotExist,
             Token::End | Token::Comma => Operator::Exists,
             _ => self.operator()?,
@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
             return Err(unexpected(literal, " expected: '('"));
         }
         let mut values = BTreeSet::new();
-        match self.peek() {
+        match self.peek_value() {
             Token::Close => {
                 values.insert("");
             }
@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
             match self.take_value() {
                 (Token::Identifier, value) => {
                     values.insert(value);
-                    match self.peek() {
+                    match self.peek_value() {
                         Token::Comma => {}
                         Token::Close => return Ok(()),
                         _ => return Err(unexpected(self.literal, ", expected: ',' or ')'")),
@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
                     if values.is_empty() {
                         values.insert("");
                     }
-                    match self.peek() {
+                    match self.peek_value() {
                         Token::Close => {
                             values.insert("");
                             return Ok(());
@@ -172,7 +172,7 @@ impl<'a> Parser<'a> {
     }
 
     fn exact_value(&mut self) -> Result<&'a str, SelectorError> {
-        if matches!(self.peek(), Token::End | Token::Comma) {
+        if matches!(self.peek_value(), Token::End | Token::Comma) {
             return Ok("");
         }
         match self.take_value() {
@@ -189,7 +189,7 @@ fn unexpected(found: &str, expected: &'static str) -> SelectorError {
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut parser = Parser::new(text);
     let mut requirements = Vec::new();
-    match parser.peek() {
+    match parser.peek_value() {
         Token::End => return Ok(requirements),
         Token::Identifier | Token::Not => {}
         _ => {
@@ -205,7 +205,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
             .push(requirement.map_err(|error| SelectorError::Requirement(Box::new(error)))?);
         match parser.take_value() {
             (Token::End, _) => return Ok(requirements),
-            (Token::Comma, _) if matches!(parser.peek(), Token::Identifier | Token::Not) => {}
+            (Token::Comma, _) if matches!(parser.peek_value(), Token::Identifier | Token::Not) => {}
             (Token::Comma, _) => {
                 return Err(unexpected(parser.literal, ", expected: identifier after ','"));
             }

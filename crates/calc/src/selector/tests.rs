@@ -94,13 +94,13 @@ fn invalid_names_are_rejected_like_in_the_api(#[case] text: &str, #[case] start:
 }
 
 #[rstest]
-#[case::name_of_63(63, 1, 0)]
-#[case::name_of_64(64, 1, 1)]
-#[case::prefix_of_253(1, 253, 0)]
-#[case::prefix_of_254(1, 254, 1)]
-fn key_length_is_limited(#[case] name: usize, #[case] prefix: usize, #[case] errors: usize) {
+#[case::name_of_63(63, 1, true)]
+#[case::name_of_64(64, 1, false)]
+#[case::prefix_of_253(1, 253, true)]
+#[case::prefix_of_254(1, 254, false)]
+fn key_length_is_limited(#[case] name: usize, #[case] prefix: usize, #[case] valid: bool) {
     let key = format!("{}/{}", "p".repeat(prefix), "n".repeat(name));
-    assert_eq!(Selector::parse(&key).is_err(), errors > 0);
+    assert_eq!(Selector::parse(&key).is_ok(), valid);
 }
 
 #[rstest]
@@ -279,9 +279,9 @@ fn requirements_are_sorted_by_key() {
         "matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x", "y"]}],
     }),
     "a in (x,y,y),b=1",
-    "&LabelSelector{MatchLabels:map[string]string{b: \
-        1,},MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:a,Operator:In,Values:[y \
-        x y],},},}"
+    "&LabelSelector{MatchLabels:map[string]string{b: 1,},\
+     MatchExpressions:[]LabelSelectorRequirement{\
+     LabelSelectorRequirement{Key:a,Operator:In,Values:[y x y],},},}"
 )]
 fn label_selector_converts_and_prints(
     #[case] object: serde_json::Value,
@@ -303,7 +303,8 @@ fn label_selector_converts_and_prints(
 #[case::values_with_exists(
     "Exists",
     &["x", "<"],
-    r#"[values: Invalid value: ["x","\u003c"]: values set must be empty for exists and does not exist, values[1][a]: "#
+    "[values: Invalid value: [\"x\",\"\\u003c\"]: values set must be empty for exists and does not \
+     exist, values[1][a]: "
 )]
 fn invalid_label_selectors_are_rejected(
     #[case] operator: &str,
@@ -370,7 +371,10 @@ fn selector_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn canonical_form_parses_to_the_same_selector(text in selector_text(), value in "[a-c]|[0-9]{1,3}|") {
+    fn canonical_form_parses_to_the_same_selector(
+        text in selector_text(),
+        value in "[a-c]|[0-9]{1,3}|",
+    ) {
         if let Ok(selector) = Selector::parse(&text) {
             let again = parsed(&selector.to_string());
             prop_assert_eq!(&again, &selector);

@@ -139,7 +139,7 @@ mod tests {
     )]
     #[case::minimum_above_zero(1, [0, 0], vec![active("True", "ValidMetricFound")], false)]
     #[case::new(0, [0, 0], Vec::new(), false)]
-    fn version_before_the_condition_is_known_by_its_status(
+    fn unmarked_zero_in_the_status_turns_the_setting_on(
         #[case] min: i32,
         #[case] replicas: [i32; 2],
         #[case] conditions: Vec<Value>,

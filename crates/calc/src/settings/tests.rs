@@ -103,7 +103,8 @@ fn days_of_an_entry_are_those_on_which_it_starts(#[case] time: &str, #[case] min
 #[case::zero(json!([[0, null]]), (0, 10))]
 fn highest_bounds_of_active_entries_win(#[case] entries: Value, #[case] expected: (i32, i32)) {
     let entries = entries.as_array().unwrap().iter().map(|bounds| {
-        json!({ "start": "00:00", "end": "00:00", "minReplicas": bounds[0], "maxReplicas": bounds[1] })
+        let (min, max) = (&bounds[0], &bounds[1]);
+        json!({ "start": "00:00", "end": "00:00", "minReplicas": min, "maxReplicas": max })
     });
     assert_eq!(bounds_at(entries.collect(), "2026-01-05T12:00:00Z"), expected);
 }
@@ -119,25 +120,28 @@ fn scheduled_zero_needs_an_object_or_external_metric() {
     assert_eq!(settings.bounds_at(&spec, now).min_replicas, 1);
 }
 
-#[rstest]
 // In 2026, the clocks of Berlin skip 02:00 to 03:00 on March 29 and show it twice on October 25.
-#[case::before_the_gap("01:30", "04:00", "2026-03-28T12:00:00Z", &["2026-03-29T00:30:00Z", "2026-03-29T02:00:00Z"])]
-#[case::start_in_the_gap("02:30", "04:00", "2026-03-28T12:00:00Z", &["2026-03-29T01:30:00Z", "2026-03-29T02:00:00Z"])]
-#[case::end_in_the_gap("01:00", "02:30", "2026-03-28T12:00:00Z", &["2026-03-29T00:00:00Z", "2026-03-29T01:30:00Z"])]
-#[case::gap_leaves_nothing("02:00", "03:00", "2026-03-28T12:00:00Z", &["2026-03-30T00:00:00Z", "2026-03-30T01:00:00Z"])]
-#[case::start_in_the_fold("02:30", "04:00", "2026-10-24T12:00:00Z", &["2026-10-25T00:30:00Z", "2026-10-25T03:00:00Z"])]
-#[case::end_in_the_fold("01:00", "02:30", "2026-10-24T12:00:00Z", &["2026-10-24T23:00:00Z", "2026-10-25T00:30:00Z"])]
-#[case::around_the_fold("01:00", "04:00", "2026-10-24T12:00:00Z", &["2026-10-24T23:00:00Z", "2026-10-25T03:00:00Z"])]
+#[rstest]
+#[case::before_the_gap("01:30", "04:00", "03-28", ["03-29T00:30", "03-29T02:00"])]
+#[case::start_in_the_gap("02:30", "04:00", "03-28", ["03-29T01:30", "03-29T02:00"])]
+#[case::end_in_the_gap("01:00", "02:30", "03-28", ["03-29T00:00", "03-29T01:30"])]
+#[case::gap_leaves_nothing("02:00", "03:00", "03-28", ["03-30T00:00", "03-30T01:00"])]
+#[case::start_in_the_fold("02:30", "04:00", "10-24", ["10-25T00:30", "10-25T03:00"])]
+#[case::end_in_the_fold("01:00", "02:30", "10-24", ["10-24T23:00", "10-25T00:30"])]
+#[case::around_the_fold("01:00", "04:00", "10-24", ["10-24T23:00", "10-25T03:00"])]
 fn entry_follows_the_clocks(
     #[case] start: &str,
     #[case] end: &str,
-    #[case] time: &str,
-    #[case] expected: &[&str],
+    #[case] day_before: &str,
+    #[case] times: [&str; 2],
 ) {
-    let found = changes(json!([entry(start, end, "Europe/Berlin")]), time, 2);
-    let bounds = ["5 to 10 replicas", "2 to 10 replicas"];
-    let expected: Vec<_> =
-        expected.iter().zip(bounds).map(|(at, bounds)| format!("{at}: {bounds}")).collect();
+    let [starts_at, ends_at] = times;
+    let noon = format!("2026-{day_before}T12:00:00Z");
+    let found = changes(json!([entry(start, end, "Europe/Berlin")]), &noon, 2);
+    let expected = [
+        format!("2026-{starts_at}:00Z: 5 to 10 replicas"),
+        format!("2026-{ends_at}:00Z: 2 to 10 replicas"),
+    ];
     assert_eq!(found, expected);
 }
 

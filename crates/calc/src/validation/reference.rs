@@ -7,6 +7,7 @@ use super::{
 use crate::api::CrossVersionObjectReference;
 use crate::go_text::Quoted;
 
+/// The rule for the `apiVersion` of a reference.
 #[derive(Clone, Copy)]
 pub(super) enum ApiVersionRule {
     /// `group/version`.

@@ -214,7 +214,8 @@ proptest! {
                 LabelSelectorRequirement { key, operator, values, ..Default::default() }
             })
             .collect();
-        let object = LabelSelector { match_labels: labels, match_expressions, ..Default::default() };
+        let object =
+            LabelSelector { match_labels: labels, match_expressions, ..Default::default() };
         match (object.to_selector(), expected) {
             (Ok(selector), Some(model)) => compare(&selector, &model, &object.to_string())?,
             (parsed, model) => {

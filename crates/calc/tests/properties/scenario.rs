@@ -46,7 +46,7 @@ pub(super) struct Scenario {
     pub(super) history: History,
 }
 
-fn pods() -> impl Strategy<Value = GeneratedPod> {
+fn pod() -> impl Strategy<Value = GeneratedPod> {
     let phase = select(vec!["Running", "Running", "Running", "Pending", "Failed"]);
     let ready = select(vec!["True", "True", "False", "Unknown"]);
     let sample = option::weighted(0.8, 0..3000_i64);
@@ -238,7 +238,7 @@ pub(super) fn fallbacks() -> impl Strategy<Value = String> {
 pub(super) fn scenarios(metrics: std::ops::Range<usize>) -> impl Strategy<Value = Scenario> {
     let replicas = (0..40_i32, 0..40_i32, prop::bool::weighted(0.9));
     let readable = vec(prop::bool::weighted(0.8), 4);
-    (hpas(metrics), replicas, vec(pods(), 0..12), 0..40_000_i64, readable, histories()).prop_map(
+    (hpas(metrics), replicas, vec(pod(), 0..12), 0..40_000_i64, readable, histories()).prop_map(
         |(hpa, (any, status_replicas, within), pods, value, readable, history)| {
             let (min, max) = (hpa.spec.effective_min_replicas(), hpa.spec.max_replicas);
             let spec_replicas = if within { min + any % (max - min + 1) } else { any };

@@ -14,8 +14,14 @@ use super::{
 fn fallback_reports_when_it_starts() {
     let mut run = Run::new(8, fallback_annotation(5, "static"));
     run.reconcile(0, &[None]);
-    let text = run.inputs(15, &[None]).report().to_string();
-    let line = "  scales to 5 at 2026-01-05T12:01:00Z (in 0:45), if the metrics stay as they are\n";
+    let report = run.inputs(15, &[None]).report();
+    let pending = "; the fallback of m proposes 5 replicas once it has failed for 60s";
+    let sentence = format!("stays at 8: m cannot be read: down{pending} (15s so far)");
+    assert_eq!(report.sentence, sentence);
+    assert!(report.sentence_without_durations().ends_with(pending));
+    let text = report.to_string();
+    let line = "  scales to 5 at 2026-01-05T12:01:00Z (in 0:45) or in the next reconcile after it, \
+                if the metrics stay as they are\n";
     assert!(text.contains(line), "{text}");
 }
 

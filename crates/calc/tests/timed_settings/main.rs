@@ -245,8 +245,8 @@ fn last_replica_stays_until_the_metrics_have_asked_for_zero_for_long_enough() {
     let mut without_history = run.inputs(15, &[Some(0)]);
     without_history.history = None;
     let unknown = without_history.report();
-    let doubt = "zero-after: to 0 replicas at 2026-01-05T12:01:15Z, if the metrics ask for it until \
-                 then; maybe earlier, because their past is not known here";
+    let doubt = "zero-after: to 0 replicas at 2026-01-05T12:01:15Z, if the metrics ask for it \
+                 until then; maybe earlier, because their past is not known here";
     assert!(unknown.sentence.ends_with(doubt), "{}", unknown.sentence);
     assert!(!unknown.to_string().contains("scales to 0 at"), "{unknown}");
     assert_eq!(run.replicas_at(59, Some(0)), 1);

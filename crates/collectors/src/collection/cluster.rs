@@ -28,8 +28,8 @@ use crate::{Cluster, Ingress, LookupError, Pod, RouteGroup};
 const SELECTOR_LIFETIME: Duration = Duration::from_secs(60);
 
 /// The age at which the cached replicas of a target are read again. Requests in quick succession
-/// share a read. It must be below the shortest sync period: a decision on the replicas before the
-/// last scaling would scale by the same value again.
+/// share a read. It must be below the shortest sync period. Otherwise, a decision could use the
+/// replicas before the last scaling, and scale by the same value again.
 const REPLICAS_LIFETIME: Duration = Duration::from_millis(250);
 
 /// Looks up the selectors of targets.
@@ -283,6 +283,16 @@ mod tests {
 
     use super::*;
 
+    fn cluster(client: Client) -> KubeCluster {
+        KubeCluster::new(client.clone(), Arc::new(KubeObjects::new(client)))
+    }
+
+    fn target(api_version: &str, kind: &str, name: &str) -> CrossVersionObjectReference {
+        let [api_version, kind, name] = [api_version, kind, name].map(str::to_owned);
+        let default = CrossVersionObjectReference::default();
+        CrossVersionObjectReference { api_version, kind, name, ..default }
+    }
+
     #[rstest]
     #[case("apps/v1", "Deployment", "web", "/apis/apps/v1/namespaces/shop/deployments/web/scale")]
     #[case("v1", "Pod", "web", "/api/v1/namespaces/shop/pods/web/scale")]
@@ -306,15 +316,8 @@ mod tests {
             requested.lock().push(request.uri().to_string());
             async { Ok::<_, std::convert::Infallible>(Response::new(Body::empty())) }
         });
-        let client = Client::new(service, "default");
-        let objects = Arc::new(KubeObjects::new(client.clone()));
-        let target = CrossVersionObjectReference {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            name: name.to_owned(),
-            ..CrossVersionObjectReference::default()
-        };
-        let cluster = KubeCluster::new(client, objects);
+        let cluster = cluster(Client::new(service, "default"));
+        let target = target(api_version, kind, name);
         cluster.scale("shop", &target, REPLICAS_LIFETIME).await.unwrap_err();
         assert_eq!(paths.lock().join(" "), expected);
     }
@@ -332,14 +335,8 @@ mod tests {
             let body = Body::from(scale.to_string().into_bytes());
             async { Ok::<_, std::convert::Infallible>(Response::new(body)) }
         });
-        let client = Client::new(service, "default");
-        let cluster = KubeCluster::new(client.clone(), Arc::new(KubeObjects::new(client)));
-        let target = CrossVersionObjectReference {
-            api_version: "apps/v1".to_owned(),
-            kind: "Deployment".to_owned(),
-            name: "web".to_owned(),
-            ..CrossVersionObjectReference::default()
-        };
+        let cluster = cluster(Client::new(service, "default"));
+        let target = target("apps/v1", "Deployment", "web");
         assert_eq!(cluster.replicas("shop", &target).await.unwrap(), 2);
         assert_eq!(cluster.replicas("shop", &target).await.unwrap(), 2);
         assert_eq!(*reads.lock(), 1);
@@ -373,9 +370,8 @@ mod tests {
             let body = Body::from(ingress.to_string().into_bytes());
             Ok::<_, std::convert::Infallible>(Response::new(body))
         });
-        let client = Client::new(service, "default");
-        let objects = Arc::new(KubeObjects::new(client.clone()));
-        let ingress = KubeCluster::new(client, objects).ingress("shop", "web").await.unwrap();
+        let cluster = cluster(Client::new(service, "default"));
+        let ingress = cluster.ingress("shop", "web").await.unwrap();
         assert_eq!(ingress.hosts, ["web.example"]);
         assert_eq!(ingress.annotations, BTreeMap::from([("a".to_owned(), "b".to_owned())]));
     }

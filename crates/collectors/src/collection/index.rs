@@ -15,7 +15,7 @@ use super::{
     problems::{CollectorProblem, Problems},
 };
 use crate::{
-    CollectorPlan, Finding, FindingSubject,
+    CollectorPlan, Finding, FindingSubject, MetricConfig,
     annotations::{Annotations, MetricType},
     findings::{
         MAX_NAMESPACE_SETTINGS_BYTES, MAX_SETTINGS_BYTES, annotation_findings, config_finding,
@@ -24,12 +24,23 @@ use crate::{
     metric_configs,
 };
 
-/// Identifies an autoscaler: API group, namespace and name.
-pub(super) type AutoscalerKey = (String, String, String);
+/// Identifies an autoscaler.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct AutoscalerKey {
+    /// The API group of the autoscaler.
+    pub(super) group: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
 
 /// Namespace, type and name of a metric.
 type MetricKey = (String, MetricType, String);
 
+fn metric_key(config: &MetricConfig) -> MetricKey {
+    (config.namespace.clone(), config.metric_type, config.metric.name.clone())
+}
+
+/// The metrics and problems of all autoscalers.
 #[derive(Default)]
 pub(super) struct Index {
     autoscalers: BTreeMap<AutoscalerKey, Entry>,
@@ -62,7 +73,7 @@ impl Index {
 
     pub(super) fn entry_context(&self, key: &AutoscalerKey) -> EntryContext {
         let previous = self.autoscalers.get(key);
-        let used = self.settings_len.get(&key.1).copied().unwrap_or_default();
+        let used = self.settings_len.get(&key.namespace).copied().unwrap_or_default();
         let used_by_others = used.saturating_sub(previous.map_or(0, |entry| entry.settings_len));
         EntryContext {
             previous_metrics: previous.map(|entry| entry.metrics.clone()).unwrap_or_default(),
@@ -71,7 +82,7 @@ impl Index {
         }
     }
 
-    /// The metrics with a name, in the order of their autoscalers.
+    /// The metrics with a name, ordered by the API groups and names of their autoscalers.
     pub(super) fn metrics_named(
         &self,
         namespace: &str,
@@ -96,12 +107,10 @@ impl Index {
             return has_changed;
         }
         for metric in &entry.metrics {
-            let config = &metric.config;
-            let name = (key.1.clone(), config.metric_type, config.metric.name.clone());
-            let autoscalers = self.by_metric.entry(name).or_default();
+            let autoscalers = self.by_metric.entry(metric_key(&metric.config)).or_default();
             autoscalers.entry(key.clone()).or_default().push(metric.clone());
         }
-        *self.settings_len.entry(key.1.clone()).or_default() += entry.settings_len;
+        *self.settings_len.entry(key.namespace.clone()).or_default() += entry.settings_len;
         self.autoscalers.insert(key, entry);
         has_changed
     }
@@ -109,19 +118,18 @@ impl Index {
     /// Removes an autoscaler, and returns its problem.
     pub(super) fn remove(&mut self, key: &AutoscalerKey) -> Option<CollectorProblem> {
         let entry = self.autoscalers.remove(key)?;
-        if let Some(len) = self.settings_len.get_mut(&key.1) {
+        if let Some(len) = self.settings_len.get_mut(&key.namespace) {
             *len = len.saturating_sub(entry.settings_len);
             if *len == 0 {
-                self.settings_len.remove(&key.1);
+                self.settings_len.remove(&key.namespace);
             }
         }
         for metric in &entry.metrics {
-            let config = &metric.config;
-            let name = (key.1.clone(), config.metric_type, config.metric.name.clone());
-            if let Some(autoscalers) = self.by_metric.get_mut(&name) {
+            let metric_key = metric_key(&metric.config);
+            if let Some(autoscalers) = self.by_metric.get_mut(&metric_key) {
                 autoscalers.remove(key);
                 if autoscalers.is_empty() {
-                    self.by_metric.remove(&name);
+                    self.by_metric.remove(&metric_key);
                 }
             }
         }
@@ -130,7 +138,7 @@ impl Index {
 
     /// Removes the autoscalers of an API group that are not in `listed`.
     pub(super) fn remove_unlisted(&mut self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
-        let of_group = self.autoscalers.keys().filter(|key| key.0 == group);
+        let of_group = self.autoscalers.keys().filter(|key| key.group == group);
         let unlisted: Vec<_> = of_group.filter(|key| !listed.contains(*key)).cloned().collect();
         for key in unlisted {
             self.remove(&key);
@@ -215,7 +223,7 @@ impl Entry {
                 Err(error) => problems.extend(config_finding(&config, &error, environment)),
             }
         }
-        let problem = CollectorProblem::new(&key.0, hpa, &problems);
+        let problem = CollectorProblem::new(&key.group, hpa, &problems);
         Self { metrics, settings_len: collected_len, problem }
     }
 }

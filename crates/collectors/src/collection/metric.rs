@@ -43,11 +43,11 @@ pub(super) struct CollectedMetric {
 struct ReadState {
     last_values: Option<Arc<CollectedValues>>,
     last_failure: Option<(Instant, Arc<FetchError>)>,
-    running: Option<Flight>,
+    running: Option<RunningCollection>,
 }
 
 /// A running collection, which concurrent requests share.
-type Flight = Shared<BoxFuture<'static, Result<Arc<CollectedValues>, Arc<FetchError>>>>;
+type RunningCollection = Shared<BoxFuture<'static, Result<Arc<CollectedValues>, Arc<FetchError>>>>;
 
 /// The samples of one collection.
 pub(super) struct CollectedValues {
@@ -91,15 +91,18 @@ impl CollectedMetric {
         (age <= self.max_age(&reader.settings)).then_some(age)
     }
 
-    /// Returns the last values. If there are none, or they have reached the refresh age, the first
-    /// request starts a collection, and all requests wait for it. While the last values are still
-    /// usable, this wait is limited. Shortly after a failed collection, none is started: the result
-    /// is the last values if they are usable, and otherwise the error.
+    /// Returns the last values while they are younger than the refresh age. After that, the first
+    /// request starts a collection, and all requests wait for it. If the last values haven't
+    /// expired, a request waits for at most [`MAX_WAIT`]. Without a new value by then, it returns
+    /// them.
+    ///
+    /// For a while after a failed collection, no other one is started. Requests then return the
+    /// last values, or the error if these have expired.
     pub(super) async fn read(
         self: &Arc<Self>,
         reader: &Arc<Reader>,
     ) -> Result<Arc<CollectedValues>, Arc<FetchError>> {
-        let (usable, flight) = {
+        let (usable, collection) = {
             let mut state = self.state.lock();
             let age = state.last_values.as_ref().map(|last| last.age(reader.now()));
             let usable =
@@ -118,20 +121,20 @@ impl CollectedMetric {
                 // Otherwise, an expired value could become usable again after a clock step.
                 state.last_values = None;
             }
-            let flight = state.running.get_or_insert_with(|| self.start_collection(reader)).clone();
-            (usable, flight)
+            let start = || self.start_collection(reader);
+            (usable, state.running.get_or_insert_with(start).clone())
         };
         match usable {
-            Some(old) => match timeout(MAX_WAIT, flight).await {
+            Some(old) => match timeout(MAX_WAIT, collection).await {
                 Ok(Ok(new)) => Ok(new),
                 Ok(Err(_)) | Err(_) => Ok(old),
             },
-            None => flight.await,
+            None => collection.await,
         }
     }
 
-    /// The value of a sample to use now. A value lasts for several decisions of the autoscaler, and
-    /// each may change the replicas, so a value per replica is divided here and not at the read.
+    /// The value of a sample to use now. A value per replica is divided here and not at the read:
+    /// several decisions of the autoscaler use one sample, and each may change the replicas.
     pub(super) async fn current_value(
         &self,
         sample: &Sample,
@@ -142,7 +145,7 @@ impl CollectedMetric {
     }
 
     /// Starts a collection in a task, which completes even if all requests are cancelled.
-    fn start_collection(self: &Arc<Self>, reader: &Arc<Reader>) -> Flight {
+    fn start_collection(self: &Arc<Self>, reader: &Arc<Reader>) -> RunningCollection {
         let (metric, reader) = (self.clone(), reader.clone());
         let task = tokio::spawn(async move {
             let start = Instant::now();
@@ -187,6 +190,7 @@ impl CollectedMetric {
         Ok(Arc::new(CollectedValues { start, start_time, samples: values.samples }))
     }
 
+    /// The time between collections. A negative one counts as 0.
     fn interval(&self) -> Duration {
         Duration::from_nanos(u64::try_from(self.plan.interval_nanos).unwrap_or_default())
     }

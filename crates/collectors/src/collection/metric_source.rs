@@ -22,7 +22,7 @@ use hpa_metrics::{
 use super::{
     CollectedMetrics,
     metric::{CollectedMetric, CollectedValues},
-    resource_kind::{is_resource_of, resource_of},
+    resource_kind::{is_pods, is_resource_of, resource_of},
 };
 use crate::{FetchError, LookupError, MetricConfig, Sample, annotations::MetricType};
 
@@ -138,11 +138,11 @@ impl CollectionSource {
     /// Reads the values of these pods. Values of other pods, such as deleted ones, are dropped.
     async fn pod_values(
         &self,
-        request: &CustomQuery,
+        query: &CustomQuery,
         selector: Option<&Selector>,
         pods: &BTreeSet<String>,
     ) -> Result<CustomValues, MetricError> {
-        let metrics = self.metrics_named(&request.namespace, MetricType::Pods, &request.metric);
+        let metrics = self.metrics_named(&query.namespace, MetricType::Pods, &query.metric);
         let metrics = self.metrics_of_pods(metrics, selector, pods).await?;
         let origin = origin(metrics.first());
         let mut by_pod = BTreeMap::new();
@@ -174,14 +174,15 @@ impl CollectionSource {
         })
     }
 
-    /// The metric of an object. If several autoscalers configure it, the first autoscaler's metric.
-    fn metric_of_object(&self, request: &CustomQuery, name: &str) -> Option<Arc<CollectedMetric>> {
-        let metrics = self.metrics_named(&request.namespace, MetricType::Object, &request.metric);
+    /// The metric of an object. If several autoscalers configure it, that of the first autoscaler
+    /// by API group and name.
+    fn metric_of_object(&self, query: &CustomQuery, name: &str) -> Option<Arc<CollectedMetric>> {
+        let metrics = self.metrics_named(&query.namespace, MetricType::Object, &query.metric);
         metrics.into_iter().find(|metric| {
             let object = metric.config.object.as_ref();
             object.is_some_and(|object| {
-                object.name == name && is_resource_of(&request.resource, object)
-            }) && self.is_selected(metric, &request.metric_selector)
+                object.name == name && is_resource_of(&query.resource, object)
+            }) && self.is_selected(metric, &query.metric_selector)
         })
     }
 }
@@ -206,8 +207,8 @@ fn metric_value(object: &str, sample: &Sample) -> MetricValue {
 
 /// The error about a metric of an object that no collector reads. The watch of the collectors may
 /// see an autoscaler later than the controller does.
-fn unknown_metric(request: &CustomQuery) -> MetricError {
-    let CustomQuery { resource, namespace, metric, .. } = request;
+fn unknown_metric(query: &CustomQuery) -> MetricError {
+    let CustomQuery { resource, namespace, metric, .. } = query;
     let reason = format!(
         "no autoscaler of the namespace {namespace} has a collector for the metric {metric} of \
          {resource}; a new autoscaler has its collectors within seconds"
@@ -231,14 +232,14 @@ fn no_value_of_pods(origin: &Origin) -> MetricError {
 }
 
 impl CollectionSource {
-    fn has_custom(&self, request: &CustomQuery) -> bool {
-        let CustomQuery { resource, namespace, metric, .. } = request;
-        let is_pods = resource.group.is_empty() && matches!(&*resource.resource, "pods" | "pod");
-        if is_pods && !self.metrics_named(namespace, MetricType::Pods, metric).is_empty() {
+    fn has_custom(&self, query: &CustomQuery) -> bool {
+        let CustomQuery { resource, namespace, metric, .. } = query;
+        let of_pods = || self.metrics_named(namespace, MetricType::Pods, metric);
+        if is_pods(resource) && !of_pods().is_empty() {
             return true;
         }
-        if let Objects::Named(name) = &request.objects {
-            return self.metric_of_object(request, name).is_some();
+        if let Objects::Named(name) = &query.objects {
+            return self.metric_of_object(query, name).is_some();
         }
         let metrics = self.metrics_named(namespace, MetricType::Object, metric);
         metrics
@@ -247,32 +248,31 @@ impl CollectionSource {
             .any(|object| is_resource_of(resource, object))
     }
 
-    /// Like [`Self::selected_external`], but stops at the first metric: many autoscalers may share a
-    /// name.
-    fn has_external(&self, request: &ExternalQuery) -> bool {
-        let ExternalQuery { namespace, metric, metric_selector } = request;
+    /// Like [`Self::selected_external`], but stops at the first metric, because many autoscalers
+    /// may share a name.
+    fn has_external(&self, query: &ExternalQuery) -> bool {
+        let ExternalQuery { namespace, metric, metric_selector } = query;
         let metrics = self.metrics_named(namespace, MetricType::External, metric);
         metrics.iter().any(|metric| self.is_selected(metric, metric_selector))
     }
 
     async fn custom_by_name(
         &self,
-        request: &CustomQuery,
+        query: &CustomQuery,
         name: &str,
     ) -> Result<CustomValues, MetricError> {
-        let object_metric = self.metric_of_object(request, name);
-        let is_pod = matches!(request.resource.resource.as_str(), "pods" | "pod");
-        if is_pod && object_metric.is_none() {
-            let all = self.pods(&request.namespace, &Selector::everything()).await?;
+        let object_metric = self.metric_of_object(query, name);
+        if is_pods(&query.resource) && object_metric.is_none() {
+            let all = self.pods(&query.namespace, &Selector::everything()).await?;
             let pods: BTreeSet<String> = all.into_iter().filter(|pod| pod == name).collect();
-            let values = self.pod_values(request, None, &pods).await?;
+            let values = self.pod_values(query, None, &pods).await?;
             if values.items.is_empty() {
                 let reason = format!("the pod {name} doesn't exist, isn't ready, or can't be read");
                 return Err(MetricError::NoValueForObject(NotFound::Other(reason)));
             }
             return Ok(values);
         }
-        let metric = object_metric.ok_or_else(|| unknown_metric(request))?;
+        let metric = object_metric.ok_or_else(|| unknown_metric(query))?;
         let collected = metric.read(&self.collection.reader).await;
         let collected = collected.map_err(|error| MetricError::Fetch(error as _))?;
         let no_value = || {
@@ -298,15 +298,15 @@ impl CollectionSource {
 
     async fn custom_by_selector(
         &self,
-        request: &CustomQuery,
+        query: &CustomQuery,
         objects: &Selector,
     ) -> Result<CustomValues, MetricError> {
-        if !matches!(request.resource.resource.as_str(), "pods" | "pod") {
+        if !is_pods(&query.resource) {
             let reason = "metrics of objects are read by name".to_owned();
             return Err(MetricError::UnknownMetric(NotFound::Other(reason)));
         }
-        let pods = self.pods(&request.namespace, objects).await?;
-        let values = self.pod_values(request, Some(objects), &pods).await?;
+        let pods = self.pods(&query.namespace, objects).await?;
+        let values = self.pod_values(query, Some(objects), &pods).await?;
         // A metrics API returns an empty list. Without pods, a controller needs no other reason.
         if values.items.is_empty() && !pods.is_empty() && !self.selects_by_labels {
             return Err(no_value_of_pods(&values.origin));
@@ -314,10 +314,10 @@ impl CollectionSource {
         Ok(values)
     }
 
-    /// The external metrics that a query selects. If several autoscalers have this metric with the
-    /// same labels, the first one is used.
-    fn selected_external(&self, request: &ExternalQuery) -> Vec<Arc<CollectedMetric>> {
-        let ExternalQuery { namespace, metric, metric_selector } = request;
+    /// The external metrics that a query selects. Of several autoscalers that have the metric with
+    /// the same labels, the first one by API group and name is used.
+    fn selected_external(&self, query: &ExternalQuery) -> Vec<Arc<CollectedMetric>> {
+        let ExternalQuery { namespace, metric, metric_selector } = query;
         let mut metrics = self.metrics_named(namespace, MetricType::External, metric);
         let mut distinct_labels = HashSet::new();
         metrics.retain(|metric| {
@@ -326,8 +326,8 @@ impl CollectionSource {
         metrics
     }
 
-    async fn external(&self, request: &ExternalQuery) -> Result<ExternalValues, MetricError> {
-        let selected = self.selected_external(request);
+    async fn external(&self, query: &ExternalQuery) -> Result<ExternalValues, MetricError> {
+        let selected = self.selected_external(query);
         let origin = origin(selected.first());
         let mut items = Vec::new();
         let mut failure = None;
@@ -351,9 +351,7 @@ impl CollectionSource {
         }
         Ok(ExternalValues { items, omitted: Vec::new(), origin })
     }
-}
 
-impl CollectionSource {
     /// The reason why the metrics of autoscalers are unknown. `None` once all are listed.
     fn autoscalers_not_synced(&self) -> Option<String> {
         if self.collection.sync_state.is_synced() {
@@ -420,9 +418,9 @@ impl Catalog for CollectionSource {
             let metric = metric.config.metric.name.clone();
             Some(ListedCustomMetric { resource, metric, is_namespaced: true })
         });
-        let listed: BTreeSet<_> = listed.collect();
-        let mut listed: Vec<_> = listed.into_iter().collect();
+        let mut listed: Vec<_> = listed.collect();
         listed.sort_by(|a, b| (&a.metric, &a.resource).cmp(&(&b.metric, &b.resource)));
+        listed.dedup();
         listed
     }
 

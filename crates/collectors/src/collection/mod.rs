@@ -132,8 +132,8 @@ impl CollectedMetrics {
         self.index.lock().problems()
     }
 
-    /// Waits until the problems of an autoscaler change. Its deletion is not such a change. Only
-    /// one caller may wait.
+    /// Waits until the problems of an autoscaler change, except by its deletion. Only one caller
+    /// may wait.
     pub async fn wait_for_problem_change(&self) {
         self.problems_changed.notified().await;
     }

@@ -20,6 +20,11 @@ pub(super) fn is_resource_of(
     is_group && (*name == resource || *name == object.kind.to_lowercase())
 }
 
+/// Whether `requested` names pods. Clients may use the plural or the singular.
+pub(super) fn is_pods(requested: &GroupResource) -> bool {
+    requested.group.is_empty() && matches!(&*requested.resource, "pods" | "pod")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +42,7 @@ mod tests {
         assert!(is_resource_of(&GroupResource::new("", "ingress"), &ingress));
         assert!(!is_resource_of(&ingresses, &object("example.org/v1", "Ingress")));
         assert!(!is_resource_of(&ingresses, &object("networking.k8s.io/v1", "RouteGroup")));
+        assert!(is_pods(&GroupResource::pods()) && is_pods(&GroupResource::new("", "pod")));
+        assert!(!is_pods(&GroupResource::new("example.org", "pods")));
     }
 }

@@ -2,12 +2,15 @@ mod fixture;
 
 use std::sync::{Weak, atomic::Ordering};
 
-use hpa_calc::{Quantity, Selector};
-use hpa_metrics::{Catalog, CustomQuery, MetricSource, Objects, describe, resource::GroupResource};
+use hpa_calc::Quantity;
+use hpa_metrics::{Catalog, CustomQuery, MetricSource, describe, resource::GroupResource};
 use serde_json::json;
 use tokio::time::sleep;
 
-use self::fixture::{Fixture, JSON_KEY, SECOND, external_hpa, external_query, hpa, key, pods_hpa};
+use self::fixture::{
+    Fixture, JSON_KEY, SECOND, custom_query, external_hpa, external_query, key, object_hpa,
+    pods_hpa,
+};
 use super::{metric::CollectedMetric, *};
 use crate::{LookupError, annotations::MetricType};
 
@@ -78,12 +81,12 @@ async fn panic_of_a_collector_fails_one_collection() {
 async fn deleted_pods_and_pods_of_other_targets_have_no_value() {
     let fixture = Fixture::new(32);
     fixture.apply(&pods_hpa("web"));
-    assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
-    assert_eq!(fixture.pods("shop", "").await.unwrap(), ["web-0", "web-1"]);
+    assert_eq!(fixture.pods("app=web").await.unwrap(), ["web-0", "web-1"]);
+    assert_eq!(fixture.pods("").await.unwrap(), ["web-0", "web-1"]);
     fixture.cluster.pods.lock().retain(|(name, _)| name != "web-0");
-    assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-1"]);
+    assert_eq!(fixture.pods("app=web").await.unwrap(), ["web-1"]);
     assert_eq!(fixture.cluster.collections(), 1);
-    assert_eq!(fixture.pods("shop", "app=api").await.unwrap(), [""; 0]);
+    assert_eq!(fixture.pods("app=api").await.unwrap(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,9 +94,9 @@ async fn only_the_metric_of_the_selected_pods_is_collected() {
     let fixture = Fixture::new(32);
     fixture.apply(&pods_hpa("web"));
     fixture.apply(&pods_hpa("api"));
-    assert_eq!(fixture.pods("shop", "app=api").await.unwrap(), ["api-0"]);
+    assert_eq!(fixture.pods("app=api").await.unwrap(), ["api-0"]);
     assert_eq!(fixture.cluster.collections(), 1);
-    assert_eq!(fixture.pods("shop", "app").await.unwrap(), ["api-0", "web-0", "web-1"]);
+    assert_eq!(fixture.pods("app").await.unwrap(), ["api-0", "web-0", "web-1"]);
     assert_eq!(fixture.cluster.collections(), 2);
 }
 
@@ -102,14 +105,14 @@ async fn controller_gets_the_reason_if_none_of_the_pods_has_a_value() {
     let mut fixture = Fixture::new(32);
     fixture.source = CollectionSource::new(fixture.collection.clone());
     fixture.apply(&pods_hpa("web"));
-    let error = fixture.pods("shop", "app=api").await.unwrap_err();
+    let error = fixture.pods("app=api").await.unwrap_err();
     let expected = "has none of these pods: they were not ready at its last read, or not for \
         min-pod-ready-age, or it reads the pods of another autoscaler";
     let text = describe(&error);
     assert!(text.starts_with("no value: collector ") && text.ends_with(expected), "{text}");
-    assert_eq!(fixture.pods("shop", "app=none").await.unwrap(), [""; 0]);
+    assert_eq!(fixture.pods("app=none").await.unwrap(), [""; 0]);
     fixture.apply(&pods_hpa("db"));
-    let error = fixture.pods("shop", "app=api").await.unwrap_err();
+    let error = fixture.pods("app=api").await.unwrap_err();
     let expected = "no such metric: no autoscaler of these pods has a collector for it";
     assert_eq!(describe(&error), expected);
 }
@@ -117,17 +120,10 @@ async fn controller_gets_the_reason_if_none_of_the_pods_has_a_value() {
 #[tokio::test(start_paused = true)]
 async fn metric_without_a_collector_may_be_that_of_a_new_autoscaler() {
     let fixture = Fixture::new(32);
-    let request = CustomQuery {
-        resource: GroupResource::new("zalando.org", "routegroups"),
-        namespace: "shop".to_owned(),
-        objects: Objects::Named("web".to_owned()),
-        metric: "requests-per-second".to_owned(),
-        metric_selector: Selector::everything(),
-    };
+    let request = custom_query(GroupResource::new("zalando.org", "routegroups")).named("web");
     let error = fixture.source.read_custom(request).await.unwrap_err();
-    let expected = "no autoscaler of the namespace shop has a collector for the metric \
-        requests-per-second of routegroups.zalando.org; a new autoscaler has its collectors \
-        within seconds";
+    let expected = "no autoscaler of the namespace shop has a collector for the metric rps of \
+        routegroups.zalando.org; a new autoscaler has its collectors within seconds";
     assert!(describe(&error).ends_with(expected), "{error}");
 }
 
@@ -139,12 +135,24 @@ async fn deleted_target_is_skipped_and_unreadable_target_is_an_error() {
     let [kind, namespace, name] = ["Deployment", "shop", "api"].map(str::to_owned);
     let deleted = LookupError::NotFound { kind, namespace, name };
     *fixture.cluster.selector_error.lock() = Some(deleted);
-    assert_eq!(fixture.pods("shop", "app").await.unwrap(), ["web-0", "web-1"]);
+    assert_eq!(fixture.pods("app").await.unwrap(), ["web-0", "web-1"]);
     *fixture.cluster.selector_error.lock() = Some(LookupError::NotSynced("scales"));
-    let error = fixture.pods("shop", "app").await.unwrap_err();
+    let error = fixture.pods("app").await.unwrap_err();
     assert!(describe(&error).ends_with("the cache of scales has not synced yet"), "{error}");
     // The selector equals that of `web`, so the selector of `api` doesn't matter.
-    assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
+    assert_eq!(fixture.pods("app=web").await.unwrap(), ["web-0", "web-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resource_pods_of_another_api_group_has_no_metric() {
+    let fixture = Fixture::new(32);
+    fixture.apply(&pods_hpa("web"));
+    let query = custom_query(GroupResource::new("example.org", "pods"));
+    for query in [query.clone(), query.named("web-0")] {
+        let error = fixture.source.read_custom(query).await.unwrap_err();
+        assert!(error.is_not_found(), "{error}");
+    }
+    assert_eq!(fixture.cluster.collections(), 0);
 }
 
 #[test]
@@ -152,11 +160,9 @@ fn metric_is_known_in_its_namespace_only() {
     let fixture = Fixture::new(1);
     fixture.apply(&pods_hpa("web"));
     let request = |namespace: &str, metric: &str| CustomQuery {
-        resource: GroupResource::pods(),
         namespace: namespace.to_owned(),
-        objects: Objects::Selected(Selector::everything()),
         metric: metric.to_owned(),
-        metric_selector: Selector::everything(),
+        ..custom_query(GroupResource::pods())
     };
     assert!(fixture.source.has(&request("shop", "rps").into()));
     assert!(!fixture.source.has(&request("bank", "rps").into()));
@@ -169,23 +175,12 @@ fn metric_is_known_in_its_namespace_only() {
 fn metric_of_another_autoscaler_with_the_same_name_is_another_metric() {
     let fixture = Fixture::new(1);
     fixture.apply(&external_hpa("web"));
-    let of_object = json!([{ "type": "Object", "object": {
-        "describedObject":
-            { "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "web" },
-        "metric": { "name": "rps" }, "target": { "type": "Value", "value": "1" },
-    } }]);
-    let query = ("metric-config.object.rps.prometheus/query", "up");
-    fixture.apply(&hpa("main", &[query], of_object));
+    let ingress = json!({ "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "web" });
+    fixture.apply(&object_hpa("main", ingress, &[]));
     let has_external = |selector: &str| fixture.source.has(&external_query(selector).into());
     let has_object = |name: &str| {
-        let query = CustomQuery {
-            resource: GroupResource::new("networking.k8s.io", "ingresses"),
-            namespace: "shop".to_owned(),
-            objects: Objects::Named(name.to_owned()),
-            metric: "rps".to_owned(),
-            metric_selector: Selector::everything(),
-        };
-        fixture.source.has(&query.into())
+        let ingresses = GroupResource::new("networking.k8s.io", "ingresses");
+        fixture.source.has(&custom_query(ingresses).named(name).into())
     };
     assert!(has_external("q=web") && has_external("") && has_object("web"));
     assert!(!has_external("q=api") && !has_object("api"));
@@ -260,10 +255,11 @@ fn invalid_annotation_is_named_and_other_metrics_are_collected() {
           metric-config.pods.rps.json-path/interval: failed to parse interval value soon for \
           {Pods rps}: time: invalid duration \"soon\""]
     );
-    let names = |metric_type, name: &str| {
+    let metric_count = |metric_type, name: &str| {
         fixture.collection.index.lock().metrics_named("shop", metric_type, name).len()
     };
-    assert_eq!((names(MetricType::Pods, "rps"), names(MetricType::External, "queue")), (0, 1));
+    let counts = [(MetricType::Pods, "rps"), (MetricType::External, "queue")];
+    assert_eq!(counts.map(|(metric_type, name)| metric_count(metric_type, name)), [0, 1]);
 
     broken.metadata.annotations.remove(interval);
     broken.metadata.annotations.remove(JSON_KEY.0);
@@ -411,24 +407,12 @@ fn settings_of_a_namespace_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn value_per_replica_is_divided_by_the_replicas_at_the_request() {
     let fixture = Fixture::new(32);
-    let metric = json!([{ "type": "Object", "object": {
-        "describedObject": { "apiVersion": "v1", "kind": "Service", "name": "jobs" },
-        "metric": { "name": "rps" }, "target": { "type": "Value", "value": "1" },
-    } }]);
-    let annotations = [
-        ("metric-config.object.rps.prometheus/query", "up"),
-        ("metric-config.object.rps.prometheus/per-replica", "true"),
-    ];
-    fixture.apply(&hpa("web", &annotations, metric));
+    let service = json!({ "apiVersion": "v1", "kind": "Service", "name": "jobs" });
+    let per_replica = ("metric-config.object.rps.prometheus/per-replica", "true");
+    fixture.apply(&object_hpa("web", service, &[per_replica]));
     let read = async |source: &CollectionSource, replicas| {
         *fixture.cluster.replicas.lock() = replicas;
-        let request = CustomQuery {
-            resource: GroupResource::new("", "services"),
-            namespace: "shop".to_owned(),
-            objects: Objects::Named("jobs".to_owned()),
-            metric: "rps".to_owned(),
-            metric_selector: Selector::everything(),
-        };
+        let request = custom_query(GroupResource::new("", "services")).named("jobs");
         let values = source.read_custom(request).await.map_err(|error| describe(&error))?;
         Ok::<_, String>(values.items[0].value.as_milli())
     };
@@ -447,19 +431,9 @@ async fn value_per_replica_is_divided_by_the_replicas_at_the_request() {
 #[tokio::test(start_paused = true)]
 async fn object_metric_can_describe_a_pod() {
     let fixture = Fixture::new(32);
-    let metric = json!([{ "type": "Object", "object": {
-        "describedObject": { "apiVersion": "v1", "kind": "Pod", "name": "dummy-pod" },
-        "metric": { "name": "rps" }, "target": { "type": "Value", "value": "1" },
-    } }]);
-    let query = ("metric-config.object.rps.prometheus/query", "up");
-    fixture.apply(&hpa("web", &[query], metric));
-    let request = |name: &str| CustomQuery {
-        resource: GroupResource::pods(),
-        namespace: "shop".to_owned(),
-        objects: Objects::Named(name.to_owned()),
-        metric: "rps".to_owned(),
-        metric_selector: Selector::everything(),
-    };
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "name": "dummy-pod" });
+    fixture.apply(&object_hpa("web", pod, &[]));
+    let request = |name: &str| custom_query(GroupResource::pods()).named(name);
     assert!(fixture.source.has(&request("dummy-pod").into()));
     let values = fixture.source.read_custom(request("dummy-pod")).await.unwrap();
     assert_eq!(Quantity::from(values.items[0].value).to_string(), "5");

@@ -16,7 +16,10 @@ use kube::{Client, ResourceExt, core::ApiResource, runtime::watcher};
 use tracing::error;
 
 use super::{CollectedMetrics, cluster::Fields, index::AutoscalerKey};
-use crate::object_watch::{ObjectWatch, WatchFailure};
+use crate::{
+    annotations::PREFIX,
+    object_watch::{ObjectWatch, WatchFailure},
+};
 
 impl CollectedMetrics {
     /// Watches the autoscalers of these APIs, in one or all namespaces, and updates the metrics.
@@ -77,8 +80,8 @@ impl CollectedMetrics {
             None => self.remove(&key),
         };
         if catch_unwind(AssertUnwindSafe(apply)).is_err() {
-            let (_, namespace, name) = &key;
-            error!(%namespace, %name, "the annotations of an autoscaler caused a panic");
+            let AutoscalerKey { namespace, name, .. } = &key;
+            error!(namespace, name, "the annotations of an autoscaler caused a panic");
             self.remove(&key);
         }
         key
@@ -86,14 +89,15 @@ impl CollectedMetrics {
 }
 
 fn key(group: &str, object: &StoredObject) -> AutoscalerKey {
-    (group.to_owned(), object.namespace().unwrap_or_default(), object.name_any())
+    let namespace = object.namespace().unwrap_or_default();
+    AutoscalerKey { group: group.to_owned(), namespace, name: object.name_any() }
 }
 
 /// Decodes the fields that collectors need. `None` for an undecodable object.
 fn decode(object: &StoredObject) -> Option<HorizontalPodAutoscaler> {
     let Fields { metadata, spec } = object.decode().ok()?;
     let mut annotations = metadata.annotations.unwrap_or_default();
-    annotations.retain(|name, _| name.starts_with("metric-config."));
+    annotations.retain(|key, _| key.starts_with(PREFIX));
     let metadata = ObjectMeta {
         name: object.name_any(),
         namespace: object.namespace().unwrap_or_default(),

@@ -36,7 +36,7 @@ impl Collector for FluxQuery {
         let query = match (metric.value("query-name"), metric.value("query")) {
             (Some(name), _) => {
                 let query = metric.value(name);
-                query.ok_or_else(|| ConfigError::FluxNoQuery(metric.metric.name.clone()))?
+                query.ok_or_else(|| ConfigError::NoFluxQuery(metric.metric.name.clone()))?
             }
             // The reference documents this key, but doesn't accept it.
             (None, Some(query)) if environment.compat == Compat::Off => query,
@@ -96,20 +96,20 @@ impl FluxQuery {
         let service = clients.service(SERVICE_KEY);
         let default_org = service.map(|service| service.org.as_str()).unwrap_or_default();
         let org = self.org.as_deref().unwrap_or(default_org);
-        let request = |base, destination| {
+        let request_to = |base, destination| {
             let uri = url::with_path(base, "/api/v2/query", &[("org", org)]);
             uri.map(|uri| context.request(uri, destination))
         };
         let Some(address) = &self.address else {
             let service = service.ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
-            let request = request(&service.url, Destination::Operator);
+            let request = request_to(&service.url, Destination::Operator);
             let request = request.ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
             let token = tenant_token.as_ref().or(service.token.as_ref());
             return add_credential(request, "Token", token);
         };
         let invalid = || FetchError::setting("address", address);
         let base = url::parse(address).map_err(|_| invalid())?;
-        let request = request(&base, Destination::Tenant).ok_or_else(invalid)?;
+        let request = request_to(&base, Destination::Tenant).ok_or_else(invalid)?;
         match &tenant_token {
             Some(_) => add_credential(request, "Token", tenant_token.as_ref()),
             // Not the token of the operator's InfluxDB: the tenant's server would receive it.

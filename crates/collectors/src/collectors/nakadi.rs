@@ -29,7 +29,7 @@ const MAX_PAGES: usize = 50;
 /// Selects subscriptions, by their ID or by application, event types and consumer group.
 #[derive(Clone, Debug)]
 pub(crate) struct NakadiSubscription {
-    quantity: Quantity,
+    statistic: Statistic,
     subscription_id: String,
     owning_application: String,
     event_types: Vec<String>,
@@ -38,7 +38,7 @@ pub(crate) struct NakadiSubscription {
 
 /// The setting `metric-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Quantity {
+enum Statistic {
     /// The largest lag of any partition, at least 0.
     LagSeconds,
     /// The sum of the unconsumed events of all partitions.
@@ -99,9 +99,10 @@ impl NakadiSubscription {
 impl Collector for NakadiSubscription {
     fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
         metric.require_selector("selector for nakadi is not specified")?;
-        let quantity = match metric.require("metric-type", "metric-type not specified on metric")? {
-            "consumer-lag-seconds" => Quantity::LagSeconds,
-            "unconsumed-events" => Quantity::UnconsumedEvents,
+        let missing = "metric-type not specified on metric";
+        let statistic = match metric.require("metric-type", missing)? {
+            "consumer-lag-seconds" => Statistic::LagSeconds,
+            "unconsumed-events" => Statistic::UnconsumedEvents,
             other => {
                 let message = format!(
                     "metric-type must be either 'consumer-lag-seconds' or 'unconsumed-events', was \
@@ -114,7 +115,7 @@ impl Collector for NakadiSubscription {
         let event_types = value("event-types");
         let event_types = event_types.split(',').map(str::trim).filter(|name| !name.is_empty());
         let parsed = Self {
-            quantity,
+            statistic,
             subscription_id: value("subscription-id"),
             owning_application: value("owning-application"),
             event_types: event_types.map(str::to_owned).collect(),
@@ -175,14 +176,14 @@ impl NakadiSubscription {
     ) -> Result<i64, FetchError> {
         let (mut total, mut count) = (0_i64, 0);
         for partition in partitions {
-            let number = match self.quantity {
-                Quantity::LagSeconds => partition.consumer_lag_seconds,
-                Quantity::UnconsumedEvents => partition.unconsumed_events,
+            let number = match self.statistic {
+                Statistic::LagSeconds => partition.consumer_lag_seconds,
+                Statistic::UnconsumedEvents => partition.unconsumed_events,
             };
             let number = match (number, compat) {
                 // A lag of -1 s is regular: Nakadi subtracts times of different clocks, and rounds
                 // down.
-                (Some(..0), Compat::Off) if self.quantity == Quantity::UnconsumedEvents => {
+                (Some(..0), Compat::Off) if self.statistic == Statistic::UnconsumedEvents => {
                     return Err(unexpected("the statistics of a partition have a negative number"));
                 }
                 (Some(number), _) => number,
@@ -191,9 +192,9 @@ impl NakadiSubscription {
                     return Err(unexpected("the statistics of a partition lack the number"));
                 }
             };
-            total = match self.quantity {
-                Quantity::LagSeconds => total.max(number),
-                Quantity::UnconsumedEvents => total.saturating_add(number),
+            total = match self.statistic {
+                Statistic::LagSeconds => total.max(number),
+                Statistic::UnconsumedEvents => total.saturating_add(number),
             };
             count += 1;
         }
@@ -212,12 +213,11 @@ impl NakadiSubscription {
         let mut parameters = vec![("consumer_group", self.consumer_group.as_str())];
         parameters.extend(self.event_types.iter().map(|name| ("event_type", name.as_str())));
         parameters.push(("owning_application", &self.owning_application));
-        let mut uri = url::with_path(&service.url, "/subscriptions", &parameters);
+        let uri = url::with_path(&service.url, "/subscriptions", &parameters);
+        let mut uri = uri.ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
         let mut ids = Vec::new();
         for _ in 0..MAX_PAGES {
-            let current = uri.take().ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
-            let page: Subscriptions =
-                request_with_retries(context, service, current.clone()).await?;
+            let page: Subscriptions = request_with_retries(context, service, uri).await?;
             if !page.items.iter().all(|item| is_id(&item.id)) {
                 return Err(unexpected("the ID of a subscription is invalid"));
             }
@@ -226,7 +226,7 @@ impl NakadiSubscription {
             if next.is_empty() {
                 return Ok(ids);
             }
-            uri = Some(next_page(service, &next)?);
+            uri = next_page(service, &next)?;
         }
         Err(unexpected("too many pages of subscriptions"))
     }

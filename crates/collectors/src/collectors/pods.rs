@@ -4,7 +4,7 @@ use std::{collections::HashSet, net::IpAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
-use hpa_calc::{MilliValue, go_duration};
+use hpa_calc::MilliValue;
 use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep_until};
@@ -16,7 +16,7 @@ use crate::{
         Collector, Context, Environment, PodFailure, REQUEST_TIMEOUTS_PER_READ, Sample, Server,
         Values,
     },
-    config::MetricConfig,
+    config::{MetricConfig, integer_setting, nanos_setting},
     document::{self, JsonSettings},
     error::{ConfigError, FetchError},
     guarded_http::{Destination, url},
@@ -103,7 +103,7 @@ impl Collector for PodDocuments {
         }
         let json = JsonSettings::new(metric, "must be set", "are mutually exclusive")?;
         let text = |name: &str| metric.value(name).unwrap_or_default().to_owned();
-        let port = metric.value("port").map_or(Ok(0), |text| parse_integer("port", text))?;
+        let port = metric.value("port").map_or(Ok(0), |text| integer_setting("port", text))?;
         let extractor = json.extractor(environment.compat);
         // Errors are in the order of the reference: aggregator, timeouts, JSONPath.
         if let Err(error @ ConfigError::Aggregator(_)) = extractor {
@@ -169,26 +169,12 @@ impl Collector for PodDocuments {
 /// Parses a timeout into nanoseconds. Without the setting, it is the default.
 fn parse_timeout(metric: &MetricConfig, name: &'static str) -> Result<i64, ConfigError> {
     let Some(text) = metric.value(name) else { return Ok(DEFAULT_TIMEOUT_NANOS) };
-    let timeout = parse_duration(name, text)?;
+    let timeout = nanos_setting(name, text)?;
     if timeout < 0 { Err(ConfigError::Invalid(name, text.to_owned())) } else { Ok(timeout) }
 }
 
-/// Parses the duration of a setting into nanoseconds, with the errors of Go.
-pub(super) fn parse_duration(key: &'static str, text: &str) -> Result<i64, ConfigError> {
-    go_duration::parse_nanos(text).map_err(|error| ConfigError::of_setting(key, error.to_string()))
-}
-
-/// Parses the integer of a setting, with the errors of Go.
-pub(super) fn parse_integer(key: &'static str, text: &str) -> Result<i64, ConfigError> {
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let problem = if is_number { "value out of range" } else { "invalid syntax" };
-    let message = || format!("strconv.Atoi: parsing {text:?}: {problem}");
-    text.parse().map_err(|_| ConfigError::of_setting(key, message()))
-}
-
-/// The time limit for a timeout in nanoseconds. In Go, 0 means no limit. Here, the operator's
-/// maximum applies.
+/// The time limit for a timeout in nanoseconds. For 0, which means no limit in Go, it is the
+/// operator's maximum.
 fn effective_timeout(nanos: i64, max: Duration) -> Duration {
     match u64::try_from(nanos) {
         Ok(0) | Err(_) => max,

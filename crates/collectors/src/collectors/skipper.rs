@@ -84,10 +84,10 @@ impl RequestRate {
 
 /// Requests per second of host names.
 #[derive(Clone, Debug)]
-pub(crate) struct ExternalRps(PrometheusQuery);
+pub(crate) struct HostRequestRate(PrometheusQuery);
 
 #[async_trait]
-impl Collector for ExternalRps {
+impl Collector for HostRequestRate {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         let query = external_query(metric, &environment.external_rps_metric, environment.compat)?;
         metric.require_selector(NO_SELECTOR)?;

@@ -9,12 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::pods::{parse_duration, parse_integer};
 use crate::{
     Compat,
     clients::add_credential,
     collector::{Collector, Context, Environment, Server, Values, to_milli},
-    config::MetricConfig,
+    config::{MetricConfig, integer_setting, nanos_setting},
     error::{ConfigError, FetchError},
     guarded_http::{Destination, http_error, url},
 };
@@ -81,9 +80,9 @@ impl Collector for ZmonCheck {
     fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
         metric.require_selector("selector for zmon-check is not specified")?;
         let check_id = metric.require("check-id", "ZMON check ID not specified on metric")?;
-        let check_id = parse_integer("check-id", check_id)?;
+        let check_id = integer_setting("check-id", check_id)?;
         let duration = match metric.value("duration") {
-            Some(text) => parse_duration("duration", text)?,
+            Some(text) => nanos_setting("duration", text)?,
             None => DEFAULT_DURATION_NANOS,
         };
         let tag = |(key, value): (&str, &str)| {

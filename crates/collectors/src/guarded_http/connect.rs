@@ -42,30 +42,32 @@ const TLS_SETTINGS: TlsSettingNames<'_> =
     TlsSettingNames { ca: "--collector-ca-file", client_certificate: "" };
 
 /// Returns the value of an environment variable.
-pub(crate) type EnvironmentLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+type EnvironmentLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-pub(crate) struct Connector {
-    pub(crate) policy: policy::Policy,
+/// Opens connections within the policy.
+pub(super) struct Connector {
+    pub(super) policy: policy::Policy,
     pub(super) restricted_servers: Vec<RestrictedServer>,
-    pub(crate) resolver: Arc<dyn Resolve>,
-    pub(crate) resolutions: FairSemaphore,
-    pub(crate) tls: Tls,
-    pub(crate) environment: EnvironmentLookup,
+    pub(super) resolver: Arc<dyn Resolve>,
+    pub(super) resolutions: FairSemaphore,
+    pub(super) tls: Tls,
+    pub(super) environment: EnvironmentLookup,
 }
 
 /// A TCP or TLS stream.
-pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-pub(crate) struct Connection {
-    pub(crate) io: Box<dyn Io>,
-    pub(crate) route: Route,
-    pub(crate) _permit: FairPermit,
+/// An open connection, which occupies a permit.
+pub(super) struct Connection {
+    pub(super) io: Box<dyn Io>,
+    pub(super) route: Route,
+    pub(super) _permit: FairPermit,
 }
 
 /// The next hop of a request.
-pub(crate) enum Route {
+pub(super) enum Route {
     Server,
     /// A forwarding proxy. The request has the whole URL, and this `Proxy-Authorization`, if any.
     Proxy(Option<HeaderValue>),
@@ -74,7 +76,7 @@ pub(crate) enum Route {
 impl Connector {
     /// Opens a connection for a request within its connect timeout, or its timeout if that is
     /// shorter.
-    pub(crate) async fn connect(
+    pub(super) async fn connect(
         &self,
         request: &HttpRequest,
         permit: FairPermit,
@@ -105,8 +107,9 @@ impl Connector {
         Ok(Connection { io, route: Route::Server, _permit: permit })
     }
 
-    /// Checks that the policy permits the URL. The two parsers must find the same host in the URL,
-    /// because the policy checks that of one, and the connection uses that of the other.
+    /// Checks that the policy permits the URL. The policy checks the host that
+    /// [`policy::parse_host`] finds, but the connection uses the host of `uri`, so both must be the
+    /// same.
     fn check_url(&self, uri: &Uri) -> Result<(), HttpError> {
         let text = uri.to_string();
         self.policy.check_url(&text)?;
@@ -178,7 +181,16 @@ impl Connector {
         let address = (url::host(&proxy.url).to_owned(), url::port(&proxy.url));
         let stream = TcpStream::connect(address).await.map_err(|error| failure(error.into()))?;
         let io: Box<dyn Io> = Box::new(stream);
-        let io = if url::is_https(&proxy.url) { self.start_tls(&proxy.url, io).await? } else { io };
+        let io = if url::is_https(&proxy.url) {
+            let started = self.start_tls(&proxy.url, io).await;
+            started.map_err(|error| match error {
+                // The certificates come from a flag, not from the proxy.
+                HttpError::CaCertificates(_) => error,
+                error => HttpError::Proxy(format!("{displayed_proxy}: {error}")),
+            })?
+        } else {
+            io
+        };
         let user = user_and_password(&proxy.url);
         let is_socks = proxy.url.scheme_str() == Some("socks5");
         if !is_socks && !url::is_https(uri) {

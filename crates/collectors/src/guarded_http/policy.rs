@@ -31,12 +31,11 @@ fn check_go_url(url: &str) -> Result<(), &'static str> {
     if url.starts_with(':') {
         return Err("missing protocol scheme");
     }
-    let scheme = url.find(|char: char| !(char.is_ascii_alphanumeric() || "+-.".contains(char)));
+    let is_in_scheme = |char: char| char.is_ascii_alphanumeric() || "+-.".contains(char);
     let has_scheme = url.starts_with(|char: char| char.is_ascii_alphabetic())
-        && scheme.is_some_and(|end| url.get(end..).is_some_and(|rest| rest.starts_with(':')));
-    let path = url.split('?').next().unwrap_or_default();
-    let first = path.split('/').next().unwrap_or_default();
-    if !has_scheme && first.contains(':') {
+        && url.trim_start_matches(is_in_scheme).starts_with(':');
+    let first_segment = url.split(['?', '/']).next().unwrap_or_default();
+    if !has_scheme && first_segment.contains(':') {
         return Err("first path segment in URL cannot contain colon");
     }
     Ok(())

@@ -23,6 +23,7 @@ pub enum Destination {
     Local,
 }
 
+/// A request with its limits.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
     /// The namespace whose share of connections is used. Empty for requests for AWS credentials,

@@ -34,9 +34,10 @@ impl Tls {
     pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, SettingsError> {
         let version = self.ca_file.as_deref().and_then(file_version);
         let mut current = self.current.lock();
-        match &*current {
-            Some((cached, config)) if *cached == version => return Ok(config.clone()),
-            _ => {}
+        if let Some((cached, config)) = &*current
+            && *cached == version
+        {
+            return Ok(config.clone());
         }
         let config = match (client_config(self.ca_file.as_deref()), &*current) {
             (Ok(config), _) => Arc::new(config),

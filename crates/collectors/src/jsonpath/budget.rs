@@ -154,19 +154,19 @@ impl Budget {
     }
 
     fn compile(&self, pattern: &[u8]) -> Result<Pattern, EvalError> {
-        let mut message = "a regular expression has more than 1 KiB".to_owned();
         if pattern.len() > MAX_PATTERN_BYTES {
-            return Err(EvalError::new(message));
+            return Err(EvalError::new("a regular expression has more than 1 KiB"));
         }
+        let mut problem = String::new();
         let text = String::from_utf8_lossy(pattern);
         for (size, steps_per_byte) in PROGRAM_SIZES {
             self.spend(100 + pattern.len().saturating_mul(STEPS_TO_COMPILE_BYTE))?;
             match GoRegex::with_size_limit(&text, size) {
                 Ok(regex) => return Ok(Pattern { text: pattern.to_vec(), regex, steps_per_byte }),
                 // Without the pattern: it may come from the document, which errors must not quote.
-                Err(error) => message = format!("invalid regular expression: {}", error.problem),
+                Err(error) => problem = error.problem.to_string(),
             }
         }
-        Err(EvalError::new(message))
+        Err(EvalError::new(format!("invalid regular expression: {problem}")))
     }
 }

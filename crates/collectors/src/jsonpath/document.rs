@@ -82,7 +82,7 @@ impl Parser<'_> {
             if let Kind::Object(members) = &mut node.kind {
                 members.reverse();
                 members.sort_by(|(left, _), (right, _)| left.cmp(right));
-                members.dedup_by(|(later, _), (earlier, _)| later == earlier);
+                members.dedup_by(|(removed, _), (kept, _)| removed == kept);
             }
         }
     }

@@ -133,8 +133,8 @@ impl Evaluation<'_> {
         })
     }
 
-    /// The number of elements of an array, or of bytes of a string. It is 0 for a missing value, and
-    /// 1 for other values.
+    /// The number of elements of an array, or of bytes of a string. 0 for a missing value, and 1
+    /// for other values.
     pub(crate) fn length(self, value: &Value) -> Value {
         let length = match value.value_type(self.document) {
             _ if value.is_missing() => 0,
@@ -159,12 +159,10 @@ impl Evaluation<'_> {
 
     fn sum_or_mean(self, name: &'static str, value: &Value) -> Result<Value, EvalError> {
         if !value.is_container(self.document) {
-            let is_number = value.value_type(self.document) == Type::Number;
-            return if is_number {
-                Ok(Value::Number(Some(self.number(name, value)?)))
-            } else {
-                Ok(Value::Null)
-            };
+            return Ok(match value.value_type(self.document) {
+                Type::Number => Value::Number(Some(self.number(name, value)?)),
+                _ => Value::Null,
+            });
         }
         let children = value.children(self.document);
         self.budget.spend(children.len())?;

@@ -18,10 +18,12 @@ pub(crate) enum Value {
     Node(NodeId),
     /// Several values that a path selects.
     Several(Arc<[Value]>),
-    /// A node that was reached through a [`Self::Several`]: `node` is `element`, which is in
-    /// `array`, or is below it. Expressions see `array` as the root.
+    /// A value of the document that was reached through [`Self::Several`]. As in the reference, it
+    /// is part of a copy.
     Copy {
+        /// The values of [`Self::Several`]: the root of the copy.
         array: Arc<[Value]>,
+        /// The element of `array` that contains `node`, or `node` itself.
         element: NodeId,
         node: NodeId,
     },

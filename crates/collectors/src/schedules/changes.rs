@@ -98,9 +98,9 @@ impl Sweep {
     fn advance(&mut self, index: usize, now: Timestamp) {
         let Some((window, current)) = self.windows.get_mut(index) else { return };
         let value = self.ramp.value(window, now);
-        let earlier = std::mem::replace(current, value);
+        let previous = std::mem::replace(current, value);
         let next = self.ramp.next_step(window, now, value);
-        self.remove(earlier);
+        self.remove(previous);
         if value > 0 {
             *self.counts.entry(value).or_default() += 1;
         }
@@ -109,7 +109,7 @@ impl Sweep {
         }
     }
 
-    /// Removes the earlier value of a window.
+    /// Removes the previous value of a window from the counts.
     fn remove(&mut self, value: i64) {
         if let Some(count) = self.counts.get_mut(&value) {
             *count -= 1;
@@ -124,13 +124,13 @@ impl Iterator for Sweep {
     type Item = Change;
 
     fn next(&mut self) -> Option<Change> {
-        let earlier = self.value();
+        let previous = self.value();
         loop {
             let Reverse((at, index)) = self.pending.pop()?;
             self.advance(index, at);
             let is_last = self.pending.peek().is_none_or(|Reverse((next, _))| *next > at);
             // The value at a time is known after the last of its steps.
-            if is_last && self.value() != earlier {
+            if is_last && self.value() != previous {
                 return Some(Change { at, value: self.value() });
             }
         }

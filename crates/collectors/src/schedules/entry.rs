@@ -172,19 +172,19 @@ impl Entry {
             has_window.then(|| self.window_on(date, *start, *end, zone, compat))
         };
         let date = |time: Timestamp| zone.to_datetime(time).date();
-        let days = |days: i32| jiff::Span::new().days(days);
-        let (first, last) = (date(from), date(to).saturating_add(days(DAYS_AROUND)));
+        let span = |days: i32| jiff::Span::new().days(days);
+        let (first, last) = (date(from), date(to).saturating_add(span(DAYS_AROUND)));
         let mut windows = Vec::new();
         let earlier = first
-            .series(days(-1))
-            .take_while(|date| *date >= first.saturating_sub(days(DAYS_AROUND)));
+            .series(span(-1))
+            .take_while(|date| *date >= first.saturating_sub(span(DAYS_AROUND)));
         for window in earlier.filter_map(window) {
             windows.push(window);
             if window.start <= from {
                 break;
             }
         }
-        let later = first.series(days(1)).skip(1).take_while(|date| *date <= last);
+        let later = first.series(span(1)).skip(1).take_while(|date| *date <= last);
         for window in later.filter_map(window) {
             windows.push(window);
             if window.start > to {

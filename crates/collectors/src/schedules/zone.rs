@@ -6,7 +6,7 @@ use jiff::{
     tz::{TimeZone, TimeZoneDatabase},
 };
 
-/// Finds a time zone by its exact name. Go's look-up is case-sensitive.
+/// Finds a time zone by its exact name. Go's lookup is case-sensitive.
 pub(crate) fn find(zones: &TimeZoneDatabase, name: &str) -> Option<TimeZone> {
     if name == "UTC" {
         return Some(TimeZone::UTC);

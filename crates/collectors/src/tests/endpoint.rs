@@ -1,9 +1,9 @@
-//! Tests of the collector that reads HTTP endpoints.
+//! Tests of the collector that reads HTTP endpoints, with the limits and credentials of requests.
 
 use rstest::rstest;
 
 use super::*;
-use crate::{Credential, Limits, Secret};
+use crate::Limits;
 
 fn endpoint(url: &str) -> CollectorPlan {
     external("json-path", &[("endpoint", url), ("json-key", "$.v")])
@@ -229,22 +229,15 @@ async fn stalled_large_responses_of_a_namespace_do_not_block_others() {
     }
 }
 
-#[test]
-fn interval_below_a_second_is_an_error_unless_compatible() {
-    let new = |interval, compat| {
-        let metric = json!({"type": "Pods", "pods": {
-            "metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"},
-        }});
-        let values = [("json-key", "$.v"), ("port", "80"), ("interval", interval)];
-        let config = config(metric, "pods.m.json-path", &values, compat);
-        let plan = CollectorPlan::new(&config, &Environment { compat, ..Environment::default() });
-        plan.map(|plan| plan.interval_nanos).map_err(|error| error.to_string())
-    };
-    for interval in ["-30s", "1ns", "999ms"] {
-        let error = new(interval, Compat::Off).unwrap_err();
-        assert_eq!(error, "the interval must be at least 1s");
-        new(interval, Compat::Reference).unwrap();
-    }
-    assert_eq!(new("1s", Compat::Off), Ok(1_000_000_000));
-    assert_eq!(new("-30s", Compat::Reference), Ok(-30_000_000_000));
+/// The reference returns the smallest integer.
+#[tokio::test]
+async fn infinite_value_is_an_error_unless_compatible() {
+    let server = Server::start(|_| ok("[]")).await;
+    let url = server.url("/");
+    let plan =
+        external("json-path", &[("endpoint", &url), ("json-key", "$"), ("aggregator", "max")]);
+    let text = error(fetch(settings(), FakeCluster::default(), &plan).await);
+    assert_eq!(text, "the value -inf is out of range");
+    let compat = Settings { compat: Compat::Reference, ..settings() };
+    assert_eq!(milli(fetch(compat, FakeCluster::default(), &plan).await), i64::MIN);
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use hpa_prometheus::client::{Client, Settings as ServerSettings};
 
 use super::*;
-use crate::{Credential, Secret, ServiceSettings, registry::COLLECTORS};
+use crate::registry::COLLECTORS;
 
 /// A plan for each collector that sends requests, and a response with the number 42.
 fn cases(port: &str, url: &str) -> Vec<(CollectorPlan, String)> {
@@ -80,13 +80,9 @@ fn without_number(good: &str) -> Vec<String> {
 }
 
 fn operator(url: &str) -> Settings {
-    let service = |name| {
-        let token = Some(Credential::Text(Secret::new("token")));
-        (name, ServiceSettings { endpoint: url.to_owned(), token, org: String::new() })
-    };
     let server = ServerSettings::new("p", url).unwrap();
     Settings {
-        services: ["influxdb", "zmon", "nakadi"].map(service).into(),
+        services: services(url),
         prometheus: Some(Client::new(server, Arc::new(())).unwrap()),
         ..settings()
     }
@@ -116,15 +112,7 @@ async fn missing_number_in_a_response_is_never_zero() {
         let read = async |text: &str| {
             text.clone_into(&mut body.lock());
             let clients = Clients::new(operator(&url), Arc::new(objects())).unwrap();
-            let endpoint = url.clone();
-            let clients = clients.map_http(|http| {
-                http.with_environment(move |name| match name {
-                    "AWS_ENDPOINT_URL" => Some(endpoint.clone()),
-                    "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("x".to_owned()),
-                    _ => None,
-                })
-            });
-            fetch_with(&clients, &plan).await
+            fetch_with(&with_aws(clients, url.clone()), &plan).await
         };
         assert_eq!(milli(read(&good).await), 42_000, "{}", plan.name);
         for bad in without_number(&good) {

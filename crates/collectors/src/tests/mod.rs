@@ -13,6 +13,7 @@ mod ssrf;
 mod tls;
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
@@ -22,6 +23,7 @@ use std::{
 
 use async_trait::async_trait;
 use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
+use hpa_testbed::{Config, Effect, Faults, Testbed};
 use jiff::{Timestamp, ToSpan};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -33,9 +35,9 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 
 use crate::{
-    Clients, Cluster, CollectorPlan, Compat, Context, Environment, FetchError, HttpError, Ingress,
-    LookupError, Pod, Policy, RouteGroup, Settings, Values, annotations::Annotations,
-    metric_configs,
+    Clients, Cluster, CollectorPlan, Compat, Context, Credential, Environment, FetchError,
+    HttpError, Ingress, LookupError, Pod, Policy, RouteGroup, Secret, ServiceSettings, Settings,
+    Values, annotations::Annotations, metric_configs,
 };
 
 /// A cluster that returns the same objects for every namespace and target.
@@ -99,6 +101,26 @@ pub(crate) fn settings() -> Settings {
     Settings { policy: Policy { addresses, ..Policy::default() }, ..Settings::default() }
 }
 
+/// The operator's servers for all services, at one URL.
+fn services(url: &str) -> BTreeMap<&'static str, ServiceSettings> {
+    let service = |name| {
+        let token = Some(Credential::Text(Secret::new("token")));
+        (name, ServiceSettings { endpoint: url.to_owned(), token, org: String::new() })
+    };
+    ["influxdb", "zmon", "nakadi"].map(service).into()
+}
+
+/// Clients with credentials for AWS, whose services are at a URL.
+fn with_aws(clients: Clients, url: String) -> Clients {
+    clients.map_http(|http| {
+        http.with_environment(move |name| match name {
+            "AWS_ENDPOINT_URL" => Some(url.clone()),
+            "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("x".to_owned()),
+            _ => None,
+        })
+    })
+}
+
 /// The plan of an external metric `m` of this type, with these settings as annotations.
 pub(crate) fn external(kind: &str, values: &[(&str, &str)]) -> CollectorPlan {
     let metric = json!({"type": "External", "external": {
@@ -110,10 +132,13 @@ pub(crate) fn external(kind: &str, values: &[(&str, &str)]) -> CollectorPlan {
 
 /// The plan of a metric `m` of pods.
 pub(crate) fn pod_plan(values: &[(&str, &str)]) -> CollectorPlan {
-    let metric = json!({"type": "Pods", "pods": {
+    plan(pods_metric(), "pods.m.json-path", values, Compat::Off)
+}
+
+fn pods_metric() -> Value {
+    json!({"type": "Pods", "pods": {
         "metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"},
-    }});
-    plan(metric, "pods.m.json-path", values, Compat::Off)
+    }})
 }
 
 pub(crate) fn plan(
@@ -228,7 +253,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
     max_open: Arc<AtomicUsize>,
-    _task: JoinSet<()>,
+    task: JoinSet<()>,
 }
 
 impl Server {
@@ -243,13 +268,12 @@ impl Server {
     ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let all_requests = Arc::<Mutex<Vec<String>>>::default();
-        let most_open = Arc::<AtomicUsize>::default();
-        let (requests, max_open) = (all_requests.clone(), most_open.clone());
+        let (requests, max_open) = (Arc::default(), Arc::default());
+        let mut server = Self { address, requests, max_open, task: JoinSet::new() };
+        let (requests, max_open) = (server.requests.clone(), server.max_open.clone());
         let respond = Arc::new(respond);
         let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
-        let mut task = JoinSet::new();
-        task.spawn(async move {
+        server.task.spawn(async move {
             let (mut connections, open) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
@@ -270,7 +294,7 @@ impl Server {
                 while connections.try_join_next().is_some() {}
             }
         });
-        Self { address, requests: all_requests, max_open: most_open, _task: task }
+        server
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -327,6 +351,23 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
         let mut buffer = [0; 4096];
         let count = stream.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
         bytes.extend_from_slice(&buffer[..count]);
+    }
+}
+
+/// A testbed whose requests can be made to fail.
+pub(crate) fn faulty_testbed() -> (Testbed, Faults) {
+    let faults = Faults::new(1);
+    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+    (Testbed::new(Config { interceptor, ..Config::default() }), faults)
+}
+
+/// The response of an API server that doesn't serve the requested API.
+pub(crate) fn not_served() -> Effect {
+    Effect::Status {
+        code: 404,
+        reason: "NotFound".to_owned(),
+        message: "404 page not found".to_owned(),
+        retry_after_seconds: None,
     }
 }
 

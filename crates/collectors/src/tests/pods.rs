@@ -173,15 +173,31 @@ async fn connections_of_all_collections_are_bounded() {
     assert!((2..=10).contains(&server.max_open()), "{}", server.max_open());
 }
 
+/// The plan of a metric of pods, or the error in its settings.
+fn parse(values: &[(&str, &str)], compat: Compat) -> Result<CollectorPlan, String> {
+    let config = config(pods_metric(), "pods.m.json-path", values, compat);
+    let plan = CollectorPlan::new(&config, &Environment { compat, ..Environment::default() });
+    plan.map_err(|error| error.to_string())
+}
+
 #[test]
 fn missing_port_is_an_error_unless_compatible() {
-    let new = |compat| {
-        let metric = json!({"type": "Pods", "pods": {
-            "metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"},
-        }});
-        let config = config(metric, "pods.m.json-path", &[("json-key", "$.v")], compat);
-        CollectorPlan::new(&config, &Environment { compat, ..Environment::default() })
+    let values = [("json-key", "$.v")];
+    assert_eq!(parse(&values, Compat::Off).unwrap_err(), "config value port not found");
+    parse(&values, Compat::Reference).unwrap();
+}
+
+#[test]
+fn interval_below_a_second_is_an_error_unless_compatible() {
+    let interval_of = |text, compat| {
+        let plan = parse(&[("json-key", "$.v"), ("port", "80"), ("interval", text)], compat);
+        plan.map(|plan| plan.interval_nanos)
     };
-    assert_eq!(new(Compat::Off).unwrap_err().to_string(), "config value port not found");
-    new(Compat::Reference).unwrap();
+    for interval in ["-30s", "1ns", "999ms"] {
+        let error = interval_of(interval, Compat::Off).unwrap_err();
+        assert_eq!(error, "the interval must be at least 1s");
+        interval_of(interval, Compat::Reference).unwrap();
+    }
+    assert_eq!(interval_of("1s", Compat::Off), Ok(1_000_000_000));
+    assert_eq!(interval_of("-30s", Compat::Reference), Ok(-30_000_000_000));
 }

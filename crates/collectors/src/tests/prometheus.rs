@@ -4,7 +4,6 @@ use hpa_prometheus::client::{Client, Settings as ServerSettings};
 use rstest::rstest;
 
 use super::*;
-use crate::{Credential, Secret};
 
 fn vector(value: &str) -> Reply {
     ok(&format!(

@@ -7,7 +7,6 @@ use super::{
     ssrf::{Names, clients},
     *,
 };
-use crate::ServiceSettings;
 
 /// A response for all collectors that a URL can be given to. The value is 1.
 const RESPONSE: &str =

@@ -6,7 +6,6 @@ use hpa_prometheus::client::{Client, Settings as ServerSettings};
 use rstest::rstest;
 
 use super::{tls::generate_ca, *};
-use crate::{Credential, Secret, ServiceSettings};
 
 const SECRET: &str = "hunter2";
 
@@ -54,17 +53,13 @@ fn replies() -> Vec<Reply> {
 
 /// Without the CA file, each client of Prometheus would load the CAs of the system. That takes a
 /// tenth of a second in a debug build.
-fn operator(address: &str, ca_file: &Path) -> Settings {
-    let service = |name| {
-        let token = Some(Credential::Text(Secret::new("token")));
-        (name, ServiceSettings { endpoint: address.to_owned(), token, org: String::new() })
-    };
+fn operator(url: &str, ca_file: &Path) -> Settings {
     let server = ServerSettings {
         ca_file: Some(ca_file.to_owned()),
-        ..ServerSettings::new("p", address).unwrap()
+        ..ServerSettings::new("p", url).unwrap()
     };
     Settings {
-        services: ["influxdb", "zmon", "nakadi"].map(service).into(),
+        services: services(url),
         prometheus: Some(Client::new(server, Arc::new(())).unwrap()),
         ..settings()
     }
@@ -101,13 +96,7 @@ async fn error_has_no_text_of_the_response(#[case] kind: &str, #[case] values: &
         let values: Vec<_> = values.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let settings = operator(&url, ca_file.path());
         let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
-        let clients = clients.map_http(|http| {
-            http.with_environment(move |name| match name {
-                "AWS_ENDPOINT_URL" => Some(url.clone()),
-                "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("x".to_owned()),
-                _ => None,
-            })
-        });
+        let clients = with_aws(clients, url);
         if let Err(error) = fetch_with(&clients, &external(kind, &values)).await {
             let text = hpa_metrics::describe(&error);
             assert!(!text.contains(SECRET), "{text}\n{response}");

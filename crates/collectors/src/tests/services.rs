@@ -4,7 +4,6 @@ use jiff::SignedDuration;
 use rstest::rstest;
 
 use super::*;
-use crate::{Credential, Secret, ServiceSettings};
 
 const CSV: &str = "#datatype,string,long,double\r\n#group,false,false,false\r\n\
                    #default,_result,,\r\n,result,table,metricvalue\r\n,,0,42.5\r\n\r\n";
@@ -283,16 +282,16 @@ async fn nakadi_subscription_is_read_by_its_id() {
 #[rstest]
 #[case::one_partition_without_lag(
     r#"{"items":[{"partitions":[{"consumer_lag_seconds":7},{}]}]}"#,
-    Some(7000)
+    7000
 )]
-#[case::null(r#"{"items":[{"partitions":[{"consumer_lag_seconds":null}]}]}"#, Some(0))]
-#[case::other_name(r#"{"items":[{"partitions":[{"lag":7}]}]}"#, Some(0))]
-#[case::no_partition(r#"{"items":[{"partitions":[]}]}"#, Some(0))]
-#[case::no_partitions(r#"{"items":[{}]}"#, Some(0))]
+#[case::null(r#"{"items":[{"partitions":[{"consumer_lag_seconds":null}]}]}"#, 0)]
+#[case::other_name(r#"{"items":[{"partitions":[{"lag":7}]}]}"#, 0)]
+#[case::no_partition(r#"{"items":[{"partitions":[]}]}"#, 0)]
+#[case::no_partitions(r#"{"items":[{}]}"#, 0)]
 #[tokio::test]
 async fn missing_number_of_nakadi_is_an_error_unless_compatible(
     #[case] body: &'static str,
-    #[case] reference: Option<i64>,
+    #[case] reference: i64,
 ) {
     let server = Server::start(move |_| ok(body)).await;
     let values = [("metric-type", "consumer-lag-seconds"), ("subscription-id", "s1")];
@@ -300,8 +299,7 @@ async fn missing_number_of_nakadi_is_an_error_unless_compatible(
     let text = error(fetch(nakadi(&server), FakeCluster::default(), &plan).await);
     assert!(text.starts_with("unexpected response of Nakadi: the statistics"), "{text}");
     let compat = Settings { compat: Compat::Reference, ..nakadi(&server) };
-    let values = fetch(compat, FakeCluster::default(), &plan).await.unwrap();
-    assert_eq!(values.samples.first().map(|sample| sample.value.as_milli()), reference);
+    assert_eq!(milli(fetch(compat, FakeCluster::default(), &plan).await), reference);
 }
 
 #[rstest]
@@ -321,7 +319,7 @@ async fn nakadi_request_is_retried_unless_the_error_is_permanent(
     assert_eq!(server.requests().len(), requests);
 }
 
-fn unconsumed_events() -> CollectorPlan {
+fn selected_subscriptions() -> CollectorPlan {
     external(
         "nakadi",
         &[
@@ -339,7 +337,7 @@ fn unconsumed_events() -> CollectorPlan {
 #[tokio::test]
 async fn invalid_id_in_a_nakadi_response_is_an_error_without_the_id(#[case] body: &'static str) {
     let server = Server::start(move |_| ok(body)).await;
-    let plan = unconsumed_events();
+    let plan = selected_subscriptions();
     let error = error(fetch(nakadi(&server), FakeCluster::default(), &plan).await);
     assert!(error.ends_with("the ID of a subscription is invalid"), "{error}");
     assert_eq!(server.requests().len(), 1);
@@ -366,7 +364,7 @@ async fn next_page_of_nakadi_must_be_on_the_same_server() {
     let href = other.url("/subscriptions?page=2");
     let page = format!(r#"{{"items":[],"_links":{{"next":{{"href":"{href}"}}}}}}"#);
     let server = Server::start(move |_| ok(&page)).await;
-    let plan = unconsumed_events();
+    let plan = selected_subscriptions();
     let error = error(fetch(nakadi(&server), FakeCluster::default(), &plan).await);
     assert!(error.ends_with("the next page is on another server"), "{error}");
     assert!(other.requests().is_empty());

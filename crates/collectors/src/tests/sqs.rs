@@ -198,30 +198,32 @@ async fn long_queue_url_is_refused_and_not_cached(#[case] name: &str, #[case] ur
     assert_eq!(server.requests().len(), 1);
 }
 
-/// A process of moto, and its URL.
-struct Moto(Child, String);
+struct Moto {
+    process: Child,
+    url: String,
+}
 
 impl Drop for Moto {
     fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
+        self.process.kill().ok();
+        self.process.wait().ok();
     }
 }
 
 /// Starts moto, if it is installed.
 async fn moto() -> Option<Moto> {
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let child = Command::new("moto_server")
+    let process = Command::new("moto_server")
         .args(["-p", &port.to_string()])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
     let missing = |_: &std::io::Error| programs::skip("moto", "there is no moto_server in PATH");
-    let child = child.inspect_err(missing).ok()?;
-    let mut moto = Moto(child, format!("http://127.0.0.1:{port}/"));
+    let process = process.inspect_err(missing).ok()?;
+    let mut moto = Moto { process, url: format!("http://127.0.0.1:{port}/") };
     for _ in 0..600 {
         // The program may be a pyenv shim of an inactive version, which exits.
-        if let Ok(Some(status)) = moto.0.try_wait() {
+        if let Ok(Some(status)) = moto.process.try_wait() {
             programs::skip("moto", format_args!("moto_server doesn't run: {status}"));
             return None;
         }
@@ -236,20 +238,18 @@ async fn moto() -> Option<Moto> {
 #[tokio::test]
 async fn queue_of_moto_is_read() {
     let Some(moto) = moto().await else { return };
-    let clients = clients(&moto.1, &KEYS);
+    let clients = clients(&moto.url, &KEYS);
+    let queue_url = format!("{}123456789012/orders", moto.url);
     let missing = error(fetch_with(&clients, &queue(&[])).await);
     assert!(missing.starts_with("SQS refuses the query: "), "{missing}");
     for body in [
         "Action=CreateQueue&QueueName=orders".to_owned(),
-        format!("Action=SendMessage&MessageBody=a&QueueUrl={}123456789012/orders", moto.1),
-        format!("Action=SendMessage&MessageBody=b&QueueUrl={}123456789012/orders", moto.1),
-        format!(
-            "Action=SendMessage&MessageBody=c&DelaySeconds=900&QueueUrl={}123456789012/orders",
-            moto.1
-        ),
-        format!("Action=ReceiveMessage&QueueUrl={}123456789012/orders", moto.1),
+        format!("Action=SendMessage&MessageBody=a&QueueUrl={queue_url}"),
+        format!("Action=SendMessage&MessageBody=b&QueueUrl={queue_url}"),
+        format!("Action=SendMessage&MessageBody=c&DelaySeconds=900&QueueUrl={queue_url}"),
+        format!("Action=ReceiveMessage&QueueUrl={queue_url}"),
     ] {
-        send_action(&moto.1, &body).await;
+        send_action(&moto.url, &body).await;
     }
     assert_eq!(milli(fetch_with(&clients, &queue(&[])).await), 1000);
     let all = queue(&[("in-flight", "true"), ("delayed", "true")]);

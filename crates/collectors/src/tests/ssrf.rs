@@ -12,7 +12,7 @@ use rstest::rstest;
 use super::*;
 use crate::{collectors::http::HttpDocument, guarded_http::Resolve};
 
-/// A resolver with the results of the lookups of each name, in order. The last result is repeated.
+/// A resolver with answers for each name, in the order of its lookups. The last one is repeated.
 #[derive(Clone, Default)]
 pub(super) struct Names {
     answers: Arc<Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>>,
@@ -296,7 +296,7 @@ async fn url_of_a_tenant_does_not_use_the_proxy() {
     assert!(proxy.requests().is_empty());
 }
 
-/// A resolver whose look-ups of `slow.example` never end.
+/// A resolver whose lookups of `slow.example` never end.
 #[derive(Clone, Default)]
 struct SlowNames(Arc<AtomicUsize>);
 

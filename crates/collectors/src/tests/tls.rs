@@ -6,7 +6,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::*;
-use crate::{Credential, ServiceSettings};
 
 pub(super) type Ca = CertifiedIssuer<'static, KeyPair>;
 
@@ -155,7 +154,7 @@ async fn server_of_the_operator_is_reached_through_the_proxy(
     let address = start_tunnel_proxy(server.address, requests.clone()).await;
     let influx = ServiceSettings {
         endpoint: format!("{scheme}://influx.test:8086"),
-        token: Some(Credential::Text(crate::Secret::new("t"))),
+        token: Some(Credential::Text(Secret::new("t"))),
         org: "o".to_owned(),
     };
     let settings =
@@ -170,6 +169,29 @@ async fn server_of_the_operator_is_reached_through_the_proxy(
     assert_eq!(milli(fetch_with(&clients, &plan).await), 5000);
     assert!(requests.lock()[0].starts_with(expected), "{:?}", requests.lock());
     assert!(server.requests()[0].contains("host: influx.test:8086\r\n"));
+}
+
+#[tokio::test]
+async fn tls_failure_of_the_proxy_is_not_one_of_the_server() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let proxy = start_server(&generate_ca(), "127.0.0.1").await;
+    let influx = ServiceSettings {
+        endpoint: "https://influx.test:8086".to_owned(),
+        token: None,
+        org: "o".to_owned(),
+    };
+    let other_ca = generate_ca();
+    let settings =
+        Settings { services: [("influxdb", influx)].into(), ..settings_with_ca(&other_ca, &file) };
+    let url = format!("https://{}", proxy.address);
+    let expected = format!("unable to use the proxy: {url}: the TLS handshake failed: ");
+    let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
+    let clients = clients.map_http(|http| {
+        http.with_environment(move |name| (name == "HTTPS_PROXY").then(|| url.clone()))
+    });
+    let plan = external("influxdb", &[("query", "x")]);
+    let error = error(fetch_with(&clients, &plan).await);
+    assert!(error.contains(&expected), "{error}");
 }
 
 #[tokio::test]

@@ -65,7 +65,8 @@ impl Observer for DecisionRecorder {
             return;
         };
         let outcome_hash = outcome_hash(&decision, explanation);
-        let run = DecisionRun::new(at, outcome_hash, decision_json, explanation_json);
+        let mut run = DecisionRun::new(at, outcome_hash, decision_json, explanation_json);
+        run.has_unschedulable_pods = decision.unschedulable_pods.is_some();
         let names: Vec<&str> = hpa.spec.metrics.iter().map(MetricSpec::metric_name).collect();
         let mut decisions = autoscaler.decisions.lock();
         let decisions = decisions.get_or_insert_with(Box::<Decisions>::default);
@@ -92,16 +93,20 @@ fn decision(hpa: &HorizontalPodAutoscaler, conclusion: &Conclusion) -> Decision 
         proposed_replicas: explanation.proposed_replicas,
         reason: reason_name(explanation.reason()),
         sentence: sentence(hpa, explanation),
+        unschedulable_pods: explanation.unschedulable_pods,
         error: error.as_ref().map(ToString::to_string),
     }
 }
 
-/// The decision in one sentence, with the metrics that failed while others decided.
+/// The decision in one sentence, with the metrics that failed while others decided and the pods
+/// that can't be scheduled.
 fn sentence(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> String {
     let sentence = explanation.sentence(hpa);
-    let failures = explanation.failures(hpa).unwrap_or_default();
-    let failures = one_line(&failures);
-    if sentence.contains(&*failures) { sentence } else { format!("{sentence}; {failures}") }
+    let failures = explanation.failures(hpa).map(|failures| one_line(&failures).into_owned());
+    let failures = failures.filter(|failures| !sentence.contains(failures));
+    let unschedulable = explanation.unschedulable_pods.map(|pods| pods.to_string());
+    let clauses = [Some(sentence), failures, unschedulable].into_iter().flatten();
+    clauses.collect::<Vec<_>>().join("; ")
 }
 
 /// A hash that is equal for all decisions of a run. It excludes the measured values, because they

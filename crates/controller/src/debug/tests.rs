@@ -40,7 +40,7 @@ impl Controller {
         }
         telemetry.attach(sources.clone());
         let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), limit));
-        let clock = Arc::new(SystemClock::default());
+        let clock = Arc::new(StoppedClock(START + SignedDuration::from_secs(15)));
         let view = view(telemetry.clone(), recorder.clone(), clock);
         Self { sources, telemetry, recorder, view }
     }
@@ -72,6 +72,15 @@ fn view(
         dry_run: false,
         keep_history: true,
         refused_rules_file: Box::new(|| None),
+    }
+}
+
+/// A clock that stands still at a time.
+struct StoppedClock(Timestamp);
+
+impl Clock for StoppedClock {
+    fn instants(&self) -> Instants {
+        Instants { wall: self.0, monotonic: Duration::ZERO }
     }
 }
 
@@ -193,7 +202,7 @@ fn detail_has_runs_samples_and_history() {
     let failure = "failed to query scale subresource for Deployment/shop/web: gone".to_owned();
     let clause = format!("can't decide: {failure}");
     let decision = LastDecision { clause, failure: Some(failure) };
-    assert_eq!(detail.current_decision(), Some(decision));
+    assert_eq!(detail.decision_in_effect(), Some(decision));
     let json = serde_json::to_value(&detail).unwrap();
     let explanation = json.pointer("/runs/1/explanation/metrics/0/utilization");
     assert_eq!(explanation, Some(&99.into()));
@@ -284,6 +293,7 @@ fn failed_status_writes_are_counted_while_the_stored_statuses_are_outdated() {
 fn overwritten_scalings_are_counted() {
     let keys = ["a", "b"].map(|name| HpaKey::new("shop", name));
     let controller = Controller::new(&keys, 1 << 20);
+    controller.telemetry.set_working(true);
     let autoscaler = controller.sources.autoscalers.get(&keys[1]).unwrap();
     let now = controller.view.clock.now();
     for _ in 0..3 {
@@ -296,6 +306,34 @@ fn overwritten_scalings_are_counted() {
     let list = controller.view.autoscalers(&ListFilter { limit: 9, ..ListFilter::default() });
     let counts: Vec<_> = list.items.iter().map(|item| item.overwritten_scalings).collect();
     assert_eq!(counts, [0, 3]);
+    controller.telemetry.set_working(false);
+    assert_eq!(controller.view.status().overwritten, 0, "another instance may be the leader");
+}
+
+#[test]
+fn autoscalers_with_unschedulable_pods_are_counted_by_their_recent_decision() {
+    let keys = ["a", "b"].map(|name| HpaKey::new("shop", name));
+    let controller = Controller::new(&keys, 1 << 20);
+    let mut blocked = conclusion(2, 2, 50);
+    let pods = hpa_calc::explain::UnschedulablePods { count: 1, total: 2 };
+    blocked.explanation.unschedulable_pods = Some(pods);
+    controller.record(&keys[0], 0, &conclusion(2, 2, 50));
+    controller.record(&keys[1], 0, &blocked);
+    assert_eq!(controller.view.status().unschedulable, 1);
+    let list = controller.view.autoscalers(&ListFilter { limit: 9, ..ListFilter::default() });
+    let decisions = list.items.iter().map(|item| &item.last.as_ref().unwrap().decision);
+    let decisions: Vec<_> = decisions.collect();
+    assert_eq!(decisions[0].unschedulable_pods, None);
+    assert_eq!(decisions[1].unschedulable_pods, Some(pods));
+    let sentence = &decisions[1].sentence;
+    assert!(sentence.ends_with("; 1 of 2 pods can't be scheduled"), "{sentence}");
+    controller.record(&keys[1], 15, &conclusion(2, 2, 50));
+    assert_eq!(controller.view.status().unschedulable, 0);
+
+    // Another controller has made the decisions since then.
+    let former = Controller::new(&keys, 1 << 20);
+    former.record(&keys[1], -60, &blocked);
+    assert_eq!(former.view.status().unschedulable, 0);
 }
 
 #[test]

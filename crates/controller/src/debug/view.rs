@@ -11,13 +11,13 @@ use super::{
     recorder::DecisionRecorder,
     schema::{
         AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, DecisionMemory,
-        FailedStatusWrites, QueueState, RefusedRulesFile, RunDocument,
+        FailedStatusWrites, QueueState, RefusedRulesFile, RunDocument, is_recent,
     },
 };
 use crate::{
     cache::{Autoscaler, DecisionRun},
     key::HpaKey,
-    metrics::Telemetry,
+    metrics::{Telemetry, longest_reconcile_age},
 };
 
 /// Makes the documents of the debug API.
@@ -54,11 +54,7 @@ impl DebugView {
         let unsaved = sources.history.unsaved_for().unwrap_or_default();
         let (lease, is_leader) = self.telemetry.leadership();
         let working_since = self.telemetry.working_since();
-        let age_start = |autoscaler: &Autoscaler| autoscaler.last_reconcile.lock().age_start();
-        let oldest = working_since.map(|since| {
-            let times = autoscalers.iter().map(|(_, autoscaler)| age_start(autoscaler).max(since));
-            times.min().map_or(Duration::ZERO, |oldest| oldest.elapsed()).as_secs_f64()
-        });
+        let oldest = working_since.map(|since| longest_reconcile_age(&autoscalers, since));
         let used_bytes = |autoscaler: &Autoscaler| {
             autoscaler.decisions.lock().as_ref().map_or(0, |decisions| decisions.bytes())
         };
@@ -79,7 +75,7 @@ impl DebugView {
                 in_progress: sources.queue.in_progress_count(),
                 longest_running_seconds: stats.longest_running.as_secs_f64(),
             },
-            oldest_reconcile_seconds: oldest,
+            oldest_reconcile_seconds: oldest.map(|age| age.as_secs_f64()),
             cache_ages_seconds: sources
                 .watch_ages
                 .by_resource()
@@ -97,6 +93,7 @@ impl DebugView {
             failing: autoscalers.iter().filter(|(_, autoscaler)| is_failing(autoscaler)).count(),
             failed_status_writes: failed_status_writes(&autoscalers),
             overwritten: self.count_overwritten(&autoscalers),
+            unschedulable: self.count_unschedulable(&autoscalers),
             refused_rules_file: (self.refused_rules_file)(),
             decision_memory: DecisionMemory {
                 limit_bytes: self.recorder.limit_bytes(),
@@ -183,7 +180,11 @@ impl DebugView {
         }
     }
 
+    /// 0 while the workers don't run: those of another instance may have ended the series.
     fn overwritten_scalings(&self, autoscaler: &Autoscaler) -> u32 {
+        if self.telemetry.working_since().is_none() {
+            return 0;
+        }
         autoscaler.overwritten_replicas.lock().current_count(self.clock.now())
     }
 
@@ -191,6 +192,21 @@ impl DebugView {
         let overwritten =
             autoscalers.iter().filter(|(_, autoscaler)| self.overwritten_scalings(autoscaler) > 0);
         u32::try_from(overwritten.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The number of autoscalers whose recent decision counted pods that can't be scheduled.
+    fn count_unschedulable(&self, autoscalers: &[(HpaKey, Arc<Autoscaler>)]) -> u32 {
+        let now = self.clock.now();
+        let is_counted = |(_, autoscaler): &&(HpaKey, Arc<Autoscaler>)| {
+            let finished = autoscaler.last_reconcile.lock().finished;
+            let decisions = autoscaler.decisions.lock();
+            let last = decisions.as_ref().and_then(|decisions| decisions.runs().next_back());
+            last.is_some_and(|run| {
+                let age = finished.elapsed().as_secs_f64();
+                run.has_unschedulable_pods && is_recent(run.until, age, now)
+            })
+        };
+        u32::try_from(autoscalers.iter().filter(is_counted).count()).unwrap_or(u32::MAX)
     }
 }
 

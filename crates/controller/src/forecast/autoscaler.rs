@@ -11,8 +11,9 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::time::Instant;
 
 use super::{
-    CHECK_PERIOD, FIRST_CHECK_PERIOD, Forecasts, MAX_METRICS, METRIC_DELAY, PastError,
-    metric::{MetricState, Parameters, Past},
+    CHECK_PERIOD, FIRST_CHECK_PERIOD, Forecasts, MAX_FORECAST_METRICS, MAX_HISTORIES, METRIC_DELAY,
+    PastError,
+    metric::{ForecastParameters, MetricState, Past},
     startup::{ReadyPods, Startups},
 };
 use crate::settings::SyncPeriod;
@@ -24,14 +25,14 @@ use crate::settings::SyncPeriod;
 pub(crate) struct AutoscalerForecasts {
     target: CrossVersionObjectReference,
     pub(super) specs: Vec<MetricSpec>,
-    /// For the first [`MAX_METRICS`] specs. `None` before the first load, and while all
-    /// [`super::MAX_HISTORIES`], or the namespace's half of them, are in use.
+    /// For the first [`MAX_FORECAST_METRICS`] specs. `None` before the first load, and while all
+    /// [`MAX_HISTORIES`], or the namespace's half of them, are in use.
     pub(super) metrics: Vec<Option<MetricState>>,
     /// The start of the most recent check that was the first one of its metric.
     last_first_check: Option<Instant>,
     startups: Startups,
     /// The parameters of the last reconcile.
-    pub(super) parameters: Option<Parameters>,
+    pub(super) parameters: Option<ForecastParameters>,
 }
 
 /// The inputs of a reconcile from which loads are derived.
@@ -64,7 +65,7 @@ impl AutoscalerForecasts {
         let LoadObservation { hpa, settings, plan, pods, now } = *observation;
         self.update_spec(hpa);
         self.startups.observe(&ReadyPods::new(pods.iter().map(AsRef::as_ref)), now);
-        let loads = plan.loads(readings, MAX_METRICS, now);
+        let loads = plan.loads(readings, MAX_FORECAST_METRICS, now);
         let parameters = self.parameters(shared, settings);
         let next_check = self.next_first_check();
         for (index, metric) in self.metrics.iter_mut().enumerate() {
@@ -106,7 +107,7 @@ impl AutoscalerForecasts {
             .into_iter()
             .zip(std::mem::take(&mut self.metrics))
             .collect();
-        for metric in spec.metrics.iter().take(MAX_METRICS) {
+        for metric in spec.metrics.iter().take(MAX_FORECAST_METRICS) {
             let same =
                 previous.iter().position(|(other, _)| are_equal_except_target(other, metric));
             self.metrics.push(same.and_then(|index| previous.swap_remove(index).1));
@@ -120,9 +121,9 @@ impl AutoscalerForecasts {
         self.last_first_check.map_or(now, |last| now.max(last + FIRST_CHECK_PERIOD))
     }
 
-    fn parameters(&self, shared: &Forecasts, settings: &Settings) -> Parameters {
+    fn parameters(&self, shared: &Forecasts, settings: &Settings) -> ForecastParameters {
         let horizon = settings.forecasts.horizon;
-        Parameters {
+        ForecastParameters {
             horizon: horizon.unwrap_or_else(|| self.measured_horizon(shared)),
             quantile: settings.forecasts.quantile.unwrap_or(GateSettings::DEFAULT_QUANTILE),
             zone: shared.zone(settings),
@@ -160,7 +161,7 @@ impl AutoscalerForecasts {
         if self.target != hpa.spec.scale_target_ref || self.specs != hpa.spec.metrics {
             return None;
         }
-        let Parameters { horizon, quantile, zone, .. } = self.parameters(shared, settings);
+        let ForecastParameters { horizon, quantile, zone, .. } = self.parameters(shared, settings);
         let startup = self.startups.median();
         let is_due =
             |metric: &MetricState| !metric.is_being_checked && metric.next_check <= Instant::now();
@@ -235,9 +236,8 @@ impl AutoscalerForecasts {
 /// The state of a metric without a forecast, because the limits are reached.
 fn over_limit_forecast() -> MetricForecast {
     let text = format!(
-        "forecasts are limited to the first {MAX_METRICS} metrics of an autoscaler, to {} metrics \
-         of the controller, and to half of them in one namespace",
-        super::MAX_HISTORIES
+        "forecasts are limited to the first {MAX_FORECAST_METRICS} metrics of an autoscaler, to \
+         {MAX_HISTORIES} metrics of the controller, and to half of them in one namespace"
     );
     let (reason, forecast) = (ForecastReason::NotEnoughHistory, None);
     MetricForecast { reason, text: text.into(), forecast }

@@ -19,7 +19,7 @@ const MAX_CAUSE_LEN: usize = 300;
 
 /// The parameters of an autoscaler's forecasts.
 #[derive(Clone, Debug)]
-pub(crate) struct Parameters {
+pub(crate) struct ForecastParameters {
     pub(crate) horizon: SignedDuration,
     pub(crate) quantile: f64,
     pub(crate) zone: TimeZone,
@@ -59,9 +59,11 @@ pub(crate) enum Past {
     Observed(String),
 }
 
+/// The last of consecutive failed checks.
 #[derive(Clone, Debug)]
 struct Failure {
     text: Arc<str>,
+    /// The number of failures.
     count: u32,
 }
 
@@ -97,7 +99,7 @@ impl MetricState {
     pub(super) fn forecast(
         &self,
         load: Option<Load>,
-        parameters: &Parameters,
+        parameters: &ForecastParameters,
         now: Timestamp,
     ) -> Option<MetricForecast> {
         let (reason, text) = self.reason_and_text(now)?;
@@ -113,11 +115,11 @@ impl MetricState {
     pub(super) fn forecast_input<'a>(
         &self,
         load: f64,
-        parameters: &'a Parameters,
+        parameters: &'a ForecastParameters,
         measured: Timestamp,
     ) -> ForecastInput<'a> {
         let model = self.last_check.as_ref().map(|check| check.model).unwrap_or_default();
-        let Parameters { horizon, zone, .. } = parameters;
+        let ForecastParameters { horizon, zone, .. } = parameters;
         ForecastInput { now: measured, load, horizon: *horizon, zone, model }
     }
 

@@ -16,7 +16,7 @@
 //! - `view`: the forecasts in the debug API
 //!
 //! Memory: 8 KiB for each metric that has had a load, at most [`MAX_HISTORIES`] metrics, half of
-//! them in one namespace, and [`MAX_METRICS`] of an autoscaler.
+//! them in one namespace, and [`MAX_FORECAST_METRICS`] of an autoscaler.
 
 mod autoscaler;
 mod metric;
@@ -49,7 +49,7 @@ pub(crate) use self::{
 /// The maximum number of metrics with a history, of all autoscalers: 35 MB.
 pub const MAX_HISTORIES: usize = 4000;
 /// The maximum number of metrics of one autoscaler that are forecast: the first ones of its spec.
-pub const MAX_METRICS: usize = 8;
+pub const MAX_FORECAST_METRICS: usize = 8;
 /// The assumed age of a metric value when it is read.
 const METRIC_DELAY: SignedDuration = SignedDuration::from_mins(1);
 /// The minimum time between the first checks of an autoscaler's metrics, unless they have their
@@ -72,8 +72,8 @@ pub struct PastRange {
 /// An error when reading the past of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PastError {
-    /// The source doesn't have this metric, and the check is made on the loads that this process
-    /// observed.
+    /// No source has this metric, so the check is made on the loads that this process observed. The
+    /// text says why.
     #[error("{0}")]
     Unknown(String),
     /// The source failed.

@@ -189,7 +189,7 @@ async fn histories_are_limited_by_autoscaler_namespace_and_controller() {
     let (shop, bank, victim) = (in_namespace("shop"), in_namespace("bank"), in_namespace("victim"));
     let states = |forecasts: &AutoscalerForecasts| forecasts.metrics.iter().flatten().count();
     let fill = |hpa: &HorizontalPodAutoscaler, value| {
-        let all = (0..=MAX_HISTORIES / MAX_METRICS).map(|_| {
+        let all = (0..=MAX_HISTORIES / MAX_FORECAST_METRICS).map(|_| {
             let mut forecasts = AutoscalerForecasts::default();
             observe(&mut forecasts, &shared, hpa, value, now());
             forecasts
@@ -200,7 +200,7 @@ async fn histories_are_limited_by_autoscaler_namespace_and_controller() {
     assert_eq!(sum(&fill(&shop, None)), 0, "no history without a load");
     let mut all = fill(&shop, Some(2000));
     assert_eq!(sum(&all), MAX_HISTORIES / 2, "half for a namespace");
-    assert_eq!(all.first().map(states), Some(MAX_METRICS));
+    assert_eq!(all.first().map(states), Some(MAX_FORECAST_METRICS));
     let readings = observe(all.last_mut().unwrap(), &shared, &shop, Some(2000), now());
     assert_eq!(reason(&readings), Some(ForecastReason::NotEnoughHistory));
     let others = fill(&bank, Some(2000));
@@ -211,7 +211,7 @@ async fn histories_are_limited_by_autoscaler_namespace_and_controller() {
     // A deleted autoscaler returns its permits.
     all.swap_remove(0);
     observe(&mut last, &shared, &victim, Some(2000), now());
-    assert_eq!(states(&last), MAX_METRICS);
+    assert_eq!(states(&last), MAX_FORECAST_METRICS);
     drop((all, others, last));
     let (all, others) = (fill(&shop, Some(2000)), fill(&bank, Some(2000)));
     assert_eq!(sum(&all) + sum(&others), MAX_HISTORIES);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AutoscalerForecasts, METRIC_DELAY,
-    metric::{MetricState, Parameters},
+    metric::{ForecastParameters, MetricState},
 };
 
 const POINT_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
@@ -140,7 +140,7 @@ fn view(
     index: usize,
     spec: &MetricSpec,
     state: &MetricState,
-    parameters: &Parameters,
+    parameters: &ForecastParameters,
     now: Timestamp,
 ) -> ForecastView {
     let last_check = state.last_check.as_ref();
@@ -191,7 +191,7 @@ pub(super) fn unit(spec: &MetricSpec) -> Option<&'static str> {
 /// The points of the past day and until the horizon, with the accuracy of the past day.
 fn points(
     state: &MetricState,
-    parameters: &Parameters,
+    parameters: &ForecastParameters,
     now: Timestamp,
 ) -> (Vec<ForecastPoint>, Option<Yesterday>) {
     let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return (Vec::new(), None) };
@@ -219,7 +219,11 @@ fn points(
 }
 
 /// The points of the past hour and until the horizon.
-fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<ForecastPoint> {
+fn recent(
+    state: &MetricState,
+    parameters: &ForecastParameters,
+    now: Timestamp,
+) -> Vec<ForecastPoint> {
     let span = RECENT_PERIOD.saturating_add(parameters.horizon);
     let step = SignedDuration::from_secs((span.as_secs() / RECENT_STEPS).max(60));
     let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return Vec::new() };
@@ -238,7 +242,7 @@ fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<F
 /// and the load at `at` is unknown.
 fn point(
     state: &MetricState,
-    parameters: &Parameters,
+    parameters: &ForecastParameters,
     made_at: Timestamp,
     newest: Timestamp,
 ) -> Option<(ForecastPoint, f64)> {

@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 use super::ForecastChecks;
 use crate::{
     cache::Autoscaler,
-    forecast::{Check, MAX_METRICS, Past, PastError, PastRange},
+    forecast::{Check, MAX_FORECAST_METRICS, Past, PastError, PastRange},
     hash::HASHER,
     key::HpaKey,
 };
@@ -36,7 +36,7 @@ impl ForecastChecks {
     pub(super) async fn check_autoscaler(&self, key: &HpaKey, calculations: &Semaphore) {
         let Some(autoscaler) = self.autoscalers.get(key) else { return };
         // Bounded, because a spec that keeps changing makes new checks due while others wait.
-        for _ in 0..MAX_METRICS {
+        for _ in 0..MAX_FORECAST_METRICS {
             // The object may have changed since the last check.
             let (hpa, settings) = autoscaler.object_with_settings(&self.settings);
             if !settings.forecasts.is_on() {
@@ -57,11 +57,11 @@ impl ForecastChecks {
     async fn run_check(&self, mut due: DueCheck<'_>, calculations: &Semaphore) {
         let now = self.clock.now();
         let result = match self.read_past(&due.hpa, due.check.metric_index, now).await {
-            Ok(Ok(past)) => {
+            Ok(past) => {
                 let calculated = calculate(past, &due, calculations).await;
                 calculated.map(|(decision, past)| (decision, Past::Read(past)))
             }
-            Ok(Err(reason)) => {
+            Err(PastError::Unknown(reason)) => {
                 let observed_past = std::mem::replace(&mut due.check.observed_past, Trace::new([]));
                 let calculated = calculate(observed_past, &due, calculations).await;
                 calculated.map(|(decision, _)| (decision, Past::Observed(reason)))
@@ -84,26 +84,22 @@ impl ForecastChecks {
         }
     }
 
-    /// Reads the past of a metric. The inner error says why no source has the metric.
+    /// Reads the past of a metric.
     async fn read_past(
         &self,
         hpa: &HorizontalPodAutoscaler,
         metric_index: usize,
         now: Timestamp,
-    ) -> Result<Result<Trace, String>, PastError> {
+    ) -> Result<Trace, PastError> {
         let Some(source) = &self.forecasts.source.past else {
-            return Ok(Err(
-                "no Prometheus is configured for past loads (--forecast-prometheus)".to_owned()
+            return Err(PastError::Unknown(
+                "no Prometheus is configured for past loads (--forecast-prometheus)".to_owned(),
             ));
         };
         let from = now.checked_sub(SignedDuration::from_hours(READ_DAYS * 24)).unwrap_or(now);
         let range = PastRange { from, until: now, step_seconds: STEP_SECONDS };
-        match timeout(READ_TIMEOUT, source.load(hpa, metric_index, range)).await {
-            Ok(Ok(past)) => Ok(Ok(past)),
-            Ok(Err(PastError::Unknown(reason))) => Ok(Err(reason)),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(PastError::failed(format!("not read within {READ_TIMEOUT:?}"))),
-        }
+        let past = timeout(READ_TIMEOUT, source.load(hpa, metric_index, range)).await;
+        past.unwrap_or_else(|_| Err(PastError::failed(format!("not read within {READ_TIMEOUT:?}"))))
     }
 }
 

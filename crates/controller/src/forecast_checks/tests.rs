@@ -307,7 +307,7 @@ async fn tenants_that_change_their_metrics_do_not_starve_others() {
     }
     task.abort();
     let read = fixture.source.metrics.lock();
-    // Before it, each of the two has at most one turn of `MAX_METRICS` checks.
+    // Before it, each of the two has at most one turn of `MAX_FORECAST_METRICS` checks.
     let position = read.iter().position(|metric| metric == "v");
     assert!(position.is_some_and(|position| position <= 16), "{position:?}");
     // In an hour, each of the two gets up to four first checks seven times, and the victim one.
@@ -331,9 +331,10 @@ async fn namespace_with_many_slow_metrics_gets_one_check_at_a_time() {
     sleep(Duration::from_secs(5)).await;
     task.abort();
     let read = fixture.source.metrics.lock();
-    // The four reads of an autoscaler take 8 s. If `hostile` had both slots, no other namespace
-    // would have been read by now.
-    assert!(read.iter().filter(|metric| metric.contains('/')).count() == 2, "{read:?}");
+    // The four reads of an autoscaler take 8 s. If `hostile` had both permits, no metric of another
+    // namespace would have been read by now.
+    let of_others = read.iter().filter(|metric| metric.contains('/')).count();
+    assert_eq!(of_others, 2, "{read:?}");
 }
 
 #[tokio::test(start_paused = true)]

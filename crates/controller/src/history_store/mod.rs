@@ -96,9 +96,9 @@ impl Observer for HistoryStore {
         let ReconcileBeforeStatusWrite { key, hpa, settings, conclusion, .. } = concluded;
         let (status, history) = (&conclusion.status, &conclusion.history);
         let (name, now) = (key.to_string(), self.clock.now());
-        let history = HistorySnapshot::new(name, &hpa.spec, status, history, settings, now);
-        let snapshot = ShardEntry { uid: hpa.metadata.uid.clone(), history };
-        if self.schedule.lock().update(key, snapshot, Instant::now()) {
+        let snapshot = HistorySnapshot::new(name, &hpa.spec, status, history, settings, now);
+        let entry = ShardEntry { uid: hpa.metadata.uid.clone(), snapshot };
+        if self.schedule.lock().update(key, entry, Instant::now()) {
             self.changed.notify_one();
         }
     }
@@ -133,44 +133,44 @@ impl HistoryStore {
     /// is valid only until it was written. If the ConfigMaps can't be read, the autoscalers start
     /// without a history, as in the reference.
     pub(crate) async fn restore(&self, validity: Option<HistoryValidity>) {
-        match self.read_shards().await {
-            Ok(shards) if shards.iter().all(|shard| shard.resource_version.is_none()) => {
-                self.restore_shards(shards, validity);
-                info!("no histories are stored: all windows start empty");
-            }
-            Ok(shards) => {
-                let rejected: usize = shards.iter().map(StoredShard::rejected).sum();
-                let autoscalers = self.restore_shards(shards, validity);
-                info!(autoscalers, "restored the stored histories");
-                if rejected > 0 {
-                    warn!(
-                        rejected,
-                        "ignored invalid stored histories, which another client or version may \
-                         have written"
-                    );
-                    self.health.add_rejected(u64::try_from(rejected).unwrap_or(u64::MAX));
-                }
-                match validity {
-                    Some(HistoryValidity { until, is_complete: false }) => warn!(
-                        %until,
-                        "the previous leader could not store all histories, so stabilization \
-                         windows start again with the current replicas"
-                    ),
-                    Some(HistoryValidity { until, .. }) if self.ended_long_ago(until) => info!(
-                        %until,
-                        "the previous leader stopped too long ago, so stabilization windows start \
-                         again with the current replicas"
-                    ),
-                    _ => {}
-                }
-            }
+        let shards = match self.read_shards().await {
+            Ok(shards) => shards,
             Err(error) => {
                 warn!(error, "failed to read the stored histories, so all windows start empty");
+                return;
             }
+        };
+        let rejected: usize = shards.iter().map(StoredShard::rejected).sum();
+        let is_stored = shards.iter().any(|shard| shard.resource_version.is_some());
+        let autoscalers = self.restore_shards(shards, validity);
+        if !is_stored {
+            info!("no histories are stored: all windows start empty");
+            return;
+        }
+        info!(autoscalers, "restored the stored histories");
+        if rejected > 0 {
+            warn!(
+                rejected,
+                "ignored invalid stored histories, which another client or version may have written"
+            );
+            self.health.add_rejected(u64::try_from(rejected).unwrap_or(u64::MAX));
+        }
+        match validity {
+            Some(HistoryValidity { until, is_complete: false }) => warn!(
+                complete_until = %until,
+                "the previous leader could not store all histories, so stabilization windows start \
+                 again with the current replicas"
+            ),
+            Some(HistoryValidity { until, .. }) if self.ended_long_ago(until) => info!(
+                lease_renewed = %until,
+                "the previous leader stopped too long ago, so stabilization windows start again \
+                 with the current replicas"
+            ),
+            _ => {}
         }
     }
 
-    /// The error is for the log.
+    /// Reads all shards. The error is a text for the log.
     async fn read_shards(&self) -> Result<Vec<StoredShard>, String> {
         let mut shards: Vec<StoredShard> = Vec::new();
         let mut count = 1;
@@ -259,7 +259,7 @@ impl HistoryStore {
         let replicas = is_complete.then_some(status.desired_replicas);
         autoscaler.restore_history(history, replicas, now);
         let uid = object.metadata.uid.clone();
-        schedule.insert(key.clone(), ShardEntry { uid, history: snapshot });
+        schedule.insert(key.clone(), ShardEntry { uid, snapshot });
         true
     }
 
@@ -381,12 +381,12 @@ impl HistoryStore {
         let count = schedule.shard_count();
         let pending =
             schedule.start_write(shard).ok_or_else(|| format!("there is no shard {shard}"))?;
-        pending.snapshots.retain(|key, snapshot| {
+        pending.entries.retain(|key, entry| {
             let cached = self.autoscalers.get(key);
-            cached.is_some_and(|cached| cached.object().metadata.uid == snapshot.uid)
+            cached.is_some_and(|cached| cached.object().metadata.uid == entry.uid)
         });
-        let snapshots = pending.snapshots.values();
-        let snapshots = snapshots.map(|snapshot| (snapshot.uid.as_str(), &snapshot.history));
+        let entries = pending.entries.values();
+        let snapshots = entries.map(|entry| (entry.uid.as_str(), &entry.snapshot));
         let encoded = encode(count, self.clock.now(), snapshots)
             .map_err(|error| format!("failed to encode shard {shard}: {error}"))?;
         if encoded.omitted > 0 {

@@ -25,6 +25,14 @@ use crate::{
 /// definition. If it is missing for a shorter time, the API server may just be starting.
 const DELETED_AFTER: Duration = Duration::from_mins(1);
 
+/// The autoscalers of a list in progress.
+#[derive(Default)]
+struct ListInProgress {
+    keys: HashSet<HpaKey>,
+    /// Whether the list has objects without a name.
+    has_unnamed: bool,
+}
+
 impl Informers {
     /// Keeps the cached autoscalers of one API and scope up to date, queues those that are new or
     /// changed, and doesn't return. Sends `true` to `synced` after the first list, or when the
@@ -56,8 +64,7 @@ impl Informers {
     ) {
         let key_of =
             |object: &PartialObject| HpaKey::for_api(api, object.namespace(), object.name());
-        let mut listed = HashSet::new();
-        let mut all_listed_are_named = true;
+        let mut list = ListInProgress::default();
         // Sorted by namespace, so that autoscalers that can share a metrics request get initial
         // delays close to each other. Not cleared when a list fails midway, because the next list
         // no longer reports them as created.
@@ -85,24 +92,20 @@ impl Informers {
                 not_installed_since = None;
             }
             match event {
-                watcher::Event::Init => {
-                    listed.clear();
-                    all_listed_are_named = true;
-                }
+                watcher::Event::Init => list = ListInProgress::default(),
                 watcher::Event::InitApply(object) => {
                     let key = key_of(&object);
-                    all_listed_are_named &= object.is_named();
+                    list.has_unnamed |= !object.is_named();
                     match self.apply(&key, object, Origin::List) {
                         Some(Change::Created) => _ = created.insert(key.clone()),
                         Some(change) => self.on_change(&key, change),
                         None => stream.schedule_relist_for_undecodable(),
                     }
-                    listed.insert(key);
+                    list.keys.insert(key);
                 }
                 watcher::Event::InitDone => {
-                    self.remove_unlisted(api, &scope, &listed, all_listed_are_named);
+                    self.remove_unlisted(api, &scope, &std::mem::take(&mut list));
                     self.queue_distributed(std::mem::take(&mut created));
-                    listed.clear();
                     synced.send_replace(true);
                 }
                 watcher::Event::Apply(object) => {
@@ -131,21 +134,15 @@ impl Informers {
     }
 
     /// Deletes the cached autoscalers of one API and scope that a list didn't have.
-    fn remove_unlisted(
-        &self,
-        api: AutoscalerApi,
-        scope: &Scope,
-        listed: &HashSet<HpaKey>,
-        all_listed_are_named: bool,
-    ) {
+    fn remove_unlisted(&self, api: AutoscalerApi, scope: &Scope, list: &ListInProgress) {
         let mut missing = self.keys_in_scope(api, scope);
-        missing.retain(|key| !listed.contains(key));
+        missing.retain(|key| !list.keys.contains(key));
         for key in &missing {
-            if all_listed_are_named {
-                self.on_delete(key);
-            } else {
+            if list.has_unnamed {
                 // The missing autoscaler may be one of the objects without a name.
                 self.caches.autoscalers.mark_undecodable(key);
+            } else {
+                self.on_delete(key);
             }
         }
     }
@@ -209,11 +206,11 @@ impl Informers {
 
     /// Whether an autoscaler is in shadow mode: nothing is written for it.
     pub(super) fn is_shadowed(&self, key: &HpaKey) -> bool {
-        let has_annotation = || {
+        let has_setting = || {
             let autoscaler = self.caches.autoscalers.get(key);
             autoscaler.is_some_and(|autoscaler| autoscaler.settings(&self.settings).dry_run)
         };
-        self.dry_run || has_annotation()
+        self.dry_run || has_setting()
     }
 
     /// Requeues all autoscalers, distributed over the sync period. A new leader calls this after it

@@ -28,7 +28,7 @@ impl Informers {
                 Ok(Some(event)) => event,
                 Ok(None) => return,
                 Err(interrupted) => {
-                    if interrupted.event_lost {
+                    if interrupted.is_event_lost {
                         // The event may be about any pod. The stream has scheduled a relist.
                         index.add_undecodable("", "");
                     }

@@ -20,9 +20,9 @@ const MAX_INTERVAL: Duration = Duration::from_mins(5);
 /// again, which may be soon after a restore.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// Checks, when a watch resumes, that the API server has not been rewound: if a watch resumes at a
-/// resource version that the API server doesn't have yet, it is silent. If the previous watch ended
-/// by its timeout, the API server was not restarted, so such watches are checked rarely.
+/// Checks whether the API server was rewound when a watch resumes. A watch from a resource version
+/// that the API server doesn't have yet would stay silent. If the previous watch ended by its
+/// timeout, the API server was not restarted, so the check is made only every [`MAX_INTERVAL`].
 #[derive(Debug)]
 pub(super) struct RewindCheck {
     state: Mutex<State>,

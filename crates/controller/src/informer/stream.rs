@@ -197,7 +197,7 @@ pub(super) struct Interruption {
     /// Whether the optional kind isn't installed, so that it has no objects.
     pub(super) is_not_installed: bool,
     /// Whether an event could not be parsed. Then a relist is scheduled.
-    pub(super) event_lost: bool,
+    pub(super) is_event_lost: bool,
 }
 
 impl WatchStream {
@@ -300,8 +300,8 @@ impl WatchStream {
     fn handle_failure(&mut self, error: &watcher::Error) -> Interruption {
         self.observer.set_failed();
         let is_forbidden = status_code(error) == Some(403);
-        let event_lost = is_event_lost(error);
-        if event_lost {
+        let is_event_lost = is_event_lost(error);
+        if is_event_lost {
             self.relist_timer.schedule_for_undecodable();
         }
         let mut is_not_installed = false;
@@ -319,7 +319,7 @@ impl WatchStream {
                 self.failures.failed(error, self.observer.age.confirmed_age());
             }
         }
-        Interruption { is_forbidden, is_not_installed, event_lost }
+        Interruption { is_forbidden, is_not_installed, is_event_lost }
     }
 
     fn handle_event(&mut self, event: Option<&watcher::Event<PartialObject>>) {

@@ -113,7 +113,7 @@ fn newest_status_write(list: Option<Document<'_>>) -> DocumentResult<Option<(Str
 }
 
 /// Metadata, spec and status of an object.
-pub(crate) fn object(body: &[u8]) -> DocumentResult<[Option<Document<'_>>; 3]> {
+pub(crate) fn object_members(body: &[u8]) -> DocumentResult<[Option<Document<'_>>; 3]> {
     Document::parse(body)?.struct_fields(["metadata", "spec", "status"])
 }
 
@@ -155,7 +155,7 @@ fn check_names(meta: PlainMeta) -> DocumentResult<PlainMeta> {
 }
 
 fn plain_pod(body: &[u8]) -> DocumentResult<Pod> {
-    let [metadata, spec, status] = object(body)?;
+    let [metadata, spec, status] = object_members(body)?;
     let meta = check_names(PlainMeta::decode(metadata)?)?;
     let deleted = meta.is_deleted.then_some("2026-01-01T00:00:00Z");
     let metadata = json!({
@@ -168,7 +168,7 @@ fn plain_pod(body: &[u8]) -> DocumentResult<Pod> {
 }
 
 fn plain_hpa(body: &[u8]) -> DocumentResult<HorizontalPodAutoscaler> {
-    let [metadata, spec, status] = object(body)?;
+    let [metadata, spec, status] = object_members(body)?;
     let meta = check_names(PlainMeta::decode(metadata)?)?;
     if non_null(spec).is_none() {
         return Err(serde_json::Error::custom("no spec"));
@@ -205,7 +205,8 @@ pub(crate) fn check_hpa(body: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(body) else { return is_decoded };
     let response: Result<HpaResponse<'_>, _> = serde_json::from_str(text);
     if let Ok(response) = &response {
-        let spec = object(body).ok().and_then(|[_, spec, _]| non_null(spec).map(Document::text));
+        let spec = object_members(body).ok().and_then(|[_, spec, _]| non_null(spec));
+        let spec = spec.map(Document::text);
         assert_eq!(response.spec_hash(), HASHER.hash_one(spec), "{text}");
     }
     let decoded = response.ok().and_then(|response| response.decode(None).ok());
@@ -217,7 +218,7 @@ fn check_object<K: CachedKind + PartialEq + Debug>(body: &[u8], plain: DocumentR
     // kube decodes a response as text.
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let object = serde_json::from_str::<PartialObject>(text);
-    let metadata = self::object(body).and_then(|[metadata, ..]| PlainMeta::decode(metadata));
+    let metadata = object_members(body).and_then(|[metadata, ..]| PlainMeta::decode(metadata));
     assert_eq!(object.is_ok(), metadata.is_ok(), "{text}\n{object:?}\n{metadata:?}");
     if Document::parse(body).is_ok() {
         check_envelopes(text, object.is_ok());
@@ -245,6 +246,7 @@ fn check_envelopes(text: &str, is_ok: bool) {
     assert_eq!(event.is_ok(), is_ok, "{text}");
 }
 
+/// Pods that are compared, also after edits.
 pub(crate) const PODS: [&str; 3] = [
     r#"{"metadata":{"name":"web-1","namespace":"shop","uid":"u","resourceVersion":"7",
         "creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":"2026-01-01T00:00:00Z",
@@ -271,10 +273,12 @@ pub(crate) const PODS: [&str; 3] = [
     r#"{"metadata":{"name":"web-1","namespace":"shop"},"spec":null}"#,
 ];
 
+/// Autoscalers that are compared, also after edits.
 pub(crate) const HPAS: [&str; 2] = [
     r#"{"apiVersion":"autoscaling/v2","metadata":{"name":"web","namespace":"shop","uid":"u",
         "resourceVersion":"7","generation":2,"annotations":{"other":"x",
-            "autoscaling.hpa-rs.dev/pause":"up","autoscaling.hpa-rs.dev/paused":"true","autoscaling.hpa-rs.dev/dry-run":"true"},
+            "autoscaling.hpa-rs.dev/pause":"up","autoscaling.hpa-rs.dev/paused":"true",
+            "autoscaling.hpa-rs.dev/dry-run":"true"},
         "managedFields":[
             {"manager":"a","subresource":"status","time":"2026-01-01T00:00:02Z","fieldsV1":{}},
             {"manager":"b","subresource":"status","time":"2026-01-01T00:00:01Z"}]},

@@ -10,7 +10,7 @@ use serde::{
 
 /// A text that is copied only if it has escape sequences.
 #[derive(Deserialize)]
-pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+pub(crate) struct CowText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// Labels that are stored only within the limits of
 /// [`exceed_label_limits`](hpa_calc::selector::exceed_label_limits). A list can have many objects
@@ -54,8 +54,8 @@ impl<'de> Deserialize<'de> for LimitedLabels {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut labels = LimitedLabels::default();
-                while let Some((Text(key), Text(value))) =
-                    map.next_entry::<Text<'de>, Text<'de>>()?
+                while let Some((CowText(key), CowText(value))) =
+                    map.next_entry::<CowText<'de>, CowText<'de>>()?
                 {
                     labels.add(key, value);
                 }

@@ -23,7 +23,7 @@ pub use client::{
 };
 pub(crate) use connection_log::ConnectionLost;
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
-pub(crate) use limited_labels::Text;
+pub(crate) use limited_labels::CowText;
 pub(crate) use page_size::MAX_PAGE_SIZE;
 pub(crate) use partial_object::{CachedKind, PartialObject, pod_resource};
 pub(crate) use query::{is_watch, query_parameter, with_query_parameter};

@@ -36,7 +36,8 @@ const MAX_BYTES: usize = 32 << 20;
 /// The maximum growth of a page: this many times the objects of the last one.
 const MAX_GROWTH: u32 = 4;
 
-/// The number of objects in the next page, by path. There are few paths: one per kind and scope.
+/// The number of objects in the next page, by path. There are few paths: one per kind and scope,
+/// and one per namespace whose pods a reconcile lists.
 type Sizes = Arc<Mutex<HashMap<String, u32>>>;
 
 /// Reduces the `limit` of list requests, so that pages of a path have about [`TARGET_BYTES`].
@@ -115,16 +116,19 @@ struct Page {
 }
 
 impl Page {
-    fn received(&mut self, bytes: usize) -> Result<(), PageTooLarge> {
+    /// Counts received bytes. If the page is too large, fails and reduces the next page.
+    fn add_bytes(&mut self, bytes: usize) -> Result<(), PageTooLarge> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > MAX_BYTES && self.object_limit > 1 {
+            // The page is more than eight times as large as its target.
             self.set_next((self.object_limit / 8).max(1));
             return Err(PageTooLarge { object_limit: self.object_limit });
         }
         Ok(())
     }
 
-    fn finished(&self) {
+    /// Sets the size of the next page by the bytes of this one, which is complete.
+    fn finish(&self) {
         let fitting = u64::from(self.object_limit) * TARGET_BYTES as u64 / self.bytes.max(1) as u64;
         let largest = self.object_limit.saturating_mul(MAX_GROWTH).min(MAX_PAGE_SIZE);
         self.set_next(u32::try_from(fitting).unwrap_or(largest).clamp(1, largest.max(1)));
@@ -160,12 +164,12 @@ where
         let frame = ready!(this.body.as_mut().poll_frame(cx)).transpose().map_err(Into::into);
         let bytes = frame.as_ref().ok().and_then(Option::as_ref).and_then(Frame::data_ref);
         let received = match (this.page.as_mut(), bytes) {
-            (Some(page), Some(data)) => page.received(data.remaining()),
+            (Some(page), Some(data)) => page.add_bytes(data.remaining()),
             _ => Ok(()),
         };
         let is_last = matches!(frame, Ok(None)) || this.body.is_end_stream();
         if let Some(page) = this.page.take_if(|_| is_last && received.is_ok()) {
-            page.finished();
+            page.finish();
         }
         Poll::Ready(received.map_err(Into::into).and(frame).transpose())
     }

@@ -24,7 +24,7 @@ use hpa_calc::{
 };
 use hpa_metrics::{DecodeError, decode_json, null_as_default};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta_v1;
 use kube::{
     Resource,
     core::{ApiResource, DynamicResourceScope},
@@ -36,7 +36,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use super::{
-    limited_labels::{LimitedLabels, Text},
+    limited_labels::{CowText, LimitedLabels},
     status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, newest_status_write},
 };
 
@@ -87,10 +87,10 @@ fn known_annotations<'de, D: Deserializer<'de>>(
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let (mut known, mut filter) = (BTreeMap::new(), AnnotationFilter::default());
-            while let Some(Text(name)) = map.next_key::<Text<'de>>()? {
+            while let Some(CowText(name)) = map.next_key::<CowText<'de>>()? {
                 if !filter.accept(&name) {
                     map.next_value::<IgnoredAny>()?;
-                } else if let Some(Text(value)) = map.next_value::<Option<Text<'de>>>()? {
+                } else if let Some(CowText(value)) = map.next_value::<Option<CowText<'de>>>()? {
                     let value = AnnotationFilter::truncate_value(&name, &value).to_owned();
                     known.insert(name.into_owned(), value);
                 }
@@ -128,6 +128,7 @@ impl CachedKind for HorizontalPodAutoscaler {
     }
 }
 
+/// An autoscaler with the metadata that the controller reads.
 pub(super) fn autoscaler(
     meta: PartialMeta,
     spec: HorizontalPodAutoscalerSpec,
@@ -189,8 +190,8 @@ type RawMember = Option<Box<RawValue>>;
 #[derive(Clone, Debug)]
 pub(crate) struct PartialObject {
     /// Only the resource version, from which kube's watcher resumes.
-    metadata: meta::ObjectMeta,
-    meta: PartialMeta,
+    kube_metadata: meta_v1::ObjectMeta,
+    metadata: PartialMeta,
     pub(crate) spec: RawMember,
     pub(crate) status: RawMember,
 }
@@ -205,31 +206,31 @@ impl PartialObject {
     }
 
     fn decode_members<K: CachedKind>(self) -> Result<K, DecodeError> {
-        self.meta.check_names()?;
+        self.metadata.check_names()?;
         let spec = self.spec.as_deref().map_or("null", RawValue::get);
         let status = self.status.as_deref().map_or("null", RawValue::get);
-        K::decode(self.meta, spec, status)
+        K::decode(self.metadata, spec, status)
     }
 
     /// Whether the object has a name and a namespace.
     pub(crate) fn is_named(&self) -> bool {
-        self.meta.check_names().is_ok()
+        self.metadata.check_names().is_ok()
     }
 
     pub(crate) fn namespace(&self) -> &str {
-        &self.meta.namespace
+        &self.metadata.namespace
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.meta.name
+        &self.metadata.name
     }
 
     pub(crate) fn uid(&self) -> &str {
-        &self.meta.uid
+        &self.metadata.uid
     }
 
     pub(crate) fn resource_version(&self) -> &str {
-        &self.meta.resource_version
+        &self.metadata.resource_version
     }
 
     /// The newest status write with a time, by a field manager other than `own`. Ignores times that
@@ -239,7 +240,7 @@ impl PartialObject {
         own: Option<&FieldManager>,
         now: Timestamp,
     ) -> Option<StatusWrite> {
-        newest_status_write(self.meta.managed_fields.as_deref().unwrap_or_default(), own, now)
+        newest_status_write(self.metadata.managed_fields.as_deref().unwrap_or_default(), own, now)
     }
 }
 
@@ -255,10 +256,11 @@ impl<'de> Deserialize<'de> for PartialObject {
             status: RawMember,
         }
 
-        let Raw { metadata: meta, spec, status } = Raw::deserialize(deserializer)?;
-        let resource_version = Some(meta.resource_version.clone());
-        let metadata = meta::ObjectMeta { resource_version, ..meta::ObjectMeta::default() };
-        Ok(Self { metadata, meta, spec, status })
+        let Raw { metadata, spec, status } = Raw::deserialize(deserializer)?;
+        let resource_version = Some(metadata.resource_version.clone());
+        let kube_metadata =
+            meta_v1::ObjectMeta { resource_version, ..meta_v1::ObjectMeta::default() };
+        Ok(Self { kube_metadata, metadata, spec, status })
     }
 }
 
@@ -282,11 +284,11 @@ impl Resource for PartialObject {
         resource.plural.as_str().into()
     }
 
-    fn meta(&self) -> &meta::ObjectMeta {
-        &self.metadata
+    fn meta(&self) -> &meta_v1::ObjectMeta {
+        &self.kube_metadata
     }
 
-    fn meta_mut(&mut self) -> &mut meta::ObjectMeta {
-        &mut self.metadata
+    fn meta_mut(&mut self) -> &mut meta_v1::ObjectMeta {
+        &mut self.kube_metadata
     }
 }

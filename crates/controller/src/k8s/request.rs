@@ -67,6 +67,7 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) subject: Option<(&'a str, &'a str)>,
     /// Whether to ask for the object's metadata only.
     pub(crate) metadata_only: bool,
+    pub(crate) body: Vec<u8>,
 }
 
 const ACCEPT_METADATA: &str =
@@ -84,6 +85,7 @@ impl<'a> ApiRequest<'a> {
             path,
             subject: None,
             metadata_only: false,
+            body: Vec::new(),
         }
     }
 
@@ -92,18 +94,16 @@ impl<'a> ApiRequest<'a> {
     ///
     /// The limits of a client of [`Clients`](super::Clients) may hold the request back. Only
     /// afterwards do `timeout` and the reported duration start.
-    pub(crate) async fn send<T: DeserializeOwned>(
-        self,
-        body: Vec<u8>,
-    ) -> Result<T, ApiRequestError> {
+    pub(crate) async fn send<T: DeserializeOwned>(mut self) -> Result<T, ApiRequestError> {
         let limit = self.max_wait.saturating_add(self.timeout);
+        let body = Body::from(std::mem::take(&mut self.body));
         let Ok(body) = tokio::time::timeout(limit, self.response_body(body)).await else {
             return Err(self.transport_error(no_response_within(limit)));
         };
         serde_json::from_slice(&body?).map_err(|error| ApiRequestError::Decode(Arc::new(error)))
     }
 
-    async fn response_body(&self, body: Vec<u8>) -> Result<Vec<u8>, ApiRequestError> {
+    async fn response_body(&self, body: Body) -> Result<Vec<u8>, ApiRequestError> {
         let request = Request::builder()
             .method(&self.method)
             .uri(&self.path)
@@ -113,7 +113,7 @@ impl<'a> ApiRequest<'a> {
                 if self.metadata_only { ACCEPT_METADATA } else { ACCEPT_OBJECT },
             )
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Body::from(body))
+            .body(body)
             .map_err(|error| self.transport_error(error))?;
         let response = self
             .client

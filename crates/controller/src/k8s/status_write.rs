@@ -15,6 +15,14 @@ pub const KUBE_CONTROLLER_MANAGER: &str = "kube-controller-manager";
 /// The longest field manager that the API server accepts.
 const MAX_FIELD_MANAGER: usize = 128;
 
+/// The maximum number of controllers whose overwritten status is kept. A user can forge any
+/// number of entries.
+const MAX_OVERWRITTEN: usize = 4;
+
+/// The maximum lag of this machine's clock behind the API server's. A forged time can be ahead by
+/// the same amount, so this adds to the time for which a forged write counts as recent.
+const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_mins(1);
+
 /// The field manager of an instance's status writes: `hpa-controller`, or with leader election
 /// `hpa-controller:NAMESPACE/LEASE`. Instances that share a lease have the same field manager, and
 /// two Helm releases have different ones.
@@ -52,14 +60,6 @@ impl FieldManager {
         lease.split_once('/').filter(|_| manager.len() < MAX_FIELD_MANAGER)
     }
 }
-
-/// The maximum number of controllers whose overwritten status is kept. A user can forge entries of
-/// any number.
-const MAX_OVERWRITTEN: usize = 4;
-
-/// The maximum lag of this machine's clock behind the API server's. A forged time can be ahead by
-/// the same amount, so this adds to the time for which a forged write counts as recent.
-const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_mins(1);
 
 /// The last write of an autoscaler's status by one field manager.
 ///
@@ -134,8 +134,9 @@ impl StatusController {
         others.sort_unstable_by_key(|write| Reverse(write.at));
         let mut overwritten = Vec::new();
         for write in others {
-            let is_older = overwritten.iter().any(|one: &StatusWrite| one.manager == write.manager);
-            if overwritten.len() < MAX_OVERWRITTEN && !is_older {
+            let has_newer =
+                overwritten.iter().any(|one: &StatusWrite| one.manager == write.manager);
+            if overwritten.len() < MAX_OVERWRITTEN && !has_newer {
                 overwritten.push(write);
             }
         }
@@ -306,15 +307,15 @@ mod tests {
     #[test]
     fn future_entry_does_not_hide_an_earlier_one() {
         let at = |time: &str| json!({ "manager": "kcm", "subresource": "status", "time": time });
-        let now = at("2026-01-01T00:00:30Z");
+        let recent = at("2026-01-01T00:00:30Z");
         let ahead = at("2026-01-01T00:02:00Z");
         let too_far_ahead = [at("2026-01-01T00:02:01Z"), at("2126-01-01T00:00:00Z")];
         let own = FieldManager::default();
         for future in too_far_ahead {
-            let newest = newest(json!([future, now]), &own);
+            let newest = newest(json!([future, recent]), &own);
             assert_eq!(newest.as_deref(), Some("kcm at 2026-01-01T00:00:30Z"), "{future}");
         }
-        let newest = newest(json!([ahead, now]), &own);
+        let newest = newest(json!([ahead, recent]), &own);
         assert_eq!(newest.as_deref(), Some("kcm at 2026-01-01T00:02:00Z"), "clocks may differ");
     }
 

@@ -30,7 +30,7 @@ pub(super) struct RequestTimeLimit(pub(super) Duration);
 pub(super) struct RequestTimeout<S> {
     pub(super) inner: S,
     pub(super) limit: Duration,
-    /// Host and port of the API server, for errors. Empty for a service in the same process.
+    /// See [`DeadlineExceeded::server`].
     pub(super) server: Arc<str>,
 }
 
@@ -44,7 +44,8 @@ pub(super) fn no_response_within(limit: Duration) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error("{}", no_response_within(*.limit))]
 pub struct DeadlineExceeded {
-    /// Host and port of the API server. Empty for a service in the same process.
+    /// The host of the API server, with the port if its URL has one. Empty for a service in the
+    /// same process.
     pub server: Arc<str>,
     pub limit: Duration,
     /// Whether the response had begun.

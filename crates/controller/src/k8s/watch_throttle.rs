@@ -16,9 +16,9 @@ use tower::{BoxError, Service};
 
 use super::query::is_watch;
 
-/// Starts a watch of the same path at most once per interval. If a watch ends without an error,
-/// kube's watcher starts another one at once. If a proxy, for example, ended every watch
-/// immediately, nothing else would limit the requests.
+/// Delays the responses to watches, so that watches of the same path start at most once per
+/// interval. If a watch ends without an error, kube's watcher starts another one at once. If a
+/// proxy, for example, ended every watch immediately, nothing else would limit the requests.
 pub(super) struct WatchThrottle<S> {
     inner: S,
     interval: Duration,

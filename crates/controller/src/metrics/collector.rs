@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     cache::{Autoscaler, ErrorClass, WatchAges},
-    forecast::Forecasts,
+    forecast::CheckCounts,
     history_store::HistoryHealth,
     key::HpaKey,
     queue::QueueStats,
@@ -58,10 +58,15 @@ impl Telemetry {
         autoscalers.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         families.extend(totals(&autoscalers));
         if let Some(since) = self.working_since() {
-            families.push(oldest_reconcile(&autoscalers, since));
+            let oldest = Family::gauge(
+                "hpa_controller_oldest_reconcile_seconds",
+                "Longest time since the last reconcile of an autoscaler.",
+            );
+            let age = longest_reconcile_age(&autoscalers, since);
+            families.push(oldest.with(&[], age.as_secs_f64()));
         }
         families.push(desired_replicas(&autoscalers));
-        families.extend(forecasts(&autoscalers, &sources.forecasts));
+        families.extend(forecasts(&autoscalers, &sources.forecasts.counts));
         if self.options.per_autoscaler {
             families.extend(details(&autoscalers));
         }
@@ -199,18 +204,16 @@ fn totals(autoscalers: &[CachedAutoscaler]) -> [Family; 2] {
 
 /// The longest time since an autoscaler's last reconcile, or since the workers started if that is
 /// later. The excess of an autoscaler's own sync period over the controller's doesn't count.
-fn oldest_reconcile(autoscalers: &[CachedAutoscaler], working_since: Instant) -> Family {
+pub(crate) fn longest_reconcile_age(
+    autoscalers: &[CachedAutoscaler],
+    working_since: Instant,
+) -> Duration {
     let now = Instant::now();
     let age = |(_, autoscaler): &CachedAutoscaler| {
         let age_start = autoscaler.last_reconcile.lock().age_start();
         now.saturating_duration_since(age_start.max(working_since))
     };
-    let oldest = autoscalers.iter().map(age).max().unwrap_or_default();
-    Family::gauge(
-        "hpa_controller_oldest_reconcile_seconds",
-        "Longest time since the last reconcile of an autoscaler.",
-    )
-    .with(&[], oldest.as_secs_f64())
+    autoscalers.iter().map(age).max().unwrap_or_default()
 }
 
 fn desired_replicas(autoscalers: &[CachedAutoscaler]) -> Family {
@@ -227,7 +230,7 @@ fn desired_replicas(autoscalers: &[CachedAutoscaler]) -> Family {
 }
 
 /// The metrics with forecasts by reason, and the checks by result.
-fn forecasts(autoscalers: &[CachedAutoscaler], forecasts: &Forecasts) -> [Family; 2] {
+fn forecasts(autoscalers: &[CachedAutoscaler], checks: &CheckCounts) -> [Family; 2] {
     let now = Timestamp::now();
     let mut counts = ForecastReason::ALL.map(|reason| (reason, 0_u32));
     for (_, autoscaler) in autoscalers {
@@ -247,7 +250,6 @@ fn forecasts(autoscalers: &[CachedAutoscaler], forecasts: &Forecasts) -> [Family
     for (reason, count) in counts {
         metrics.add(&[("reason", reason.as_str())], f64::from(count));
     }
-    let checks = &forecasts.counts;
     let checks = Family::counter(
         "hpa_controller_forecast_checks_total",
         "Daily checks whether the forecasts of a metric help, by result.",

@@ -12,8 +12,8 @@ mod collector;
 mod counters;
 mod family;
 mod health;
+mod observed_source;
 mod reconciles;
-mod samples;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -36,10 +36,11 @@ use crate::{
     shadow::Summary,
 };
 
+pub(crate) use collector::longest_reconcile_age;
 use counters::Counters;
 use health::Health;
 pub use health::HealthError;
-pub use samples::ObservedSource;
+pub use observed_source::ObservedSource;
 pub use text::CONTENT_TYPE;
 
 /// The build of the binary: the labels of `hpa_build_info`.
@@ -60,16 +61,17 @@ impl Default for BuildInfo {
     }
 }
 
+/// The options of a [`Telemetry`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TelemetryOptions {
     pub build: BuildInfo,
-    /// `--per-hpa-metrics`: up to [`METRICS_PER_AUTOSCALER`] + 3 series for each autoscaler, with
-    /// the proposals of its metrics, its limits and the failure of its last reconcile.
+    /// `--per-hpa-metrics`: up to [`MAX_METRICS_PER_AUTOSCALER`] + 3 series for each autoscaler,
+    /// with the proposals of its metrics, its limits and the failure of its last reconcile.
     pub per_autoscaler: bool,
 }
 
 /// The maximum number of an autoscaler's metrics with series: the first ones of its spec.
-pub const METRICS_PER_AUTOSCALER: usize = 16;
+pub const MAX_METRICS_PER_AUTOSCALER: usize = 16;
 
 /// The parts of a running controller that metrics are read from.
 #[derive(Clone, Default)]

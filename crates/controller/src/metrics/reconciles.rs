@@ -11,7 +11,7 @@ use hpa_calc::{
 use http::{Method, StatusCode};
 use tokio::time::Instant;
 
-use super::{METRICS_PER_AUTOSCALER, Telemetry, counters::QUEUE_NAME};
+use super::{MAX_METRICS_PER_AUTOSCALER, Telemetry, counters::QUEUE_NAME};
 use crate::{
     cache::{Autoscaler, ErrorClass, MetricProposal, ReconcileDetail},
     k8s::RequestObserver,
@@ -152,11 +152,12 @@ pub(super) fn reconcile_detail(
     explanation: &Explanation,
 ) -> ReconcileDetail {
     let metrics = hpa.spec.metrics.iter().zip(&explanation.metrics).enumerate();
-    let proposals = metrics.take(METRICS_PER_AUTOSCALER).filter_map(|(index, (spec, metric))| {
-        let name = spec.metric_name().to_owned();
-        let metric_type = spec.source_type.to_string();
-        Some(MetricProposal { index, name, metric_type, replicas: metric.proposed_replicas? })
-    });
+    let proposals =
+        metrics.take(MAX_METRICS_PER_AUTOSCALER).filter_map(|(index, (spec, metric))| {
+            let name = spec.metric_name().to_owned();
+            let metric_type = spec.source_type.to_string();
+            Some(MetricProposal { index, name, metric_type, replicas: metric.proposed_replicas? })
+        });
     ReconcileDetail {
         proposals: proposals.collect(),
         stabilized_by: explanation.stabilized_by.as_ref().map(ToString::to_string),

@@ -43,10 +43,10 @@ mod tests {
 
     #[test]
     fn own_periods_end_at_start_times() {
-        let (epoch, period) = (Instant::now(), Duration::from_secs(15));
+        let epoch = Instant::now();
         let next = |millis| {
             let at = epoch + Duration::from_millis(millis);
-            (next_start_time(at, epoch, period) - epoch).as_millis()
+            (next_start_time(at, epoch, PERIOD) - epoch).as_millis()
         };
         assert_eq!([0, 1, 99, 100, 101, 15_050].map(next), [0, 100, 100, 100, 200, 15_100]);
     }

@@ -60,13 +60,13 @@ impl Attempt<'_> {
 
     /// The wall-clock time now, without the clock steps since `earlier`.
     pub(super) fn now_since(&self, earlier: Instants) -> Timestamp {
-        let elapsed = self.reconciler.clock.instants().monotonic.saturating_sub(earlier.monotonic);
+        let elapsed = self.reconciler.elapsed_since(earlier.monotonic);
         earlier.wall.checked_add(elapsed).unwrap_or(Timestamp::MAX)
     }
 
     /// The duration of the reconcile so far.
     pub(super) fn duration(&self) -> Duration {
-        self.reconciler.clock.instants().monotonic.saturating_sub(self.started)
+        self.reconciler.elapsed_since(self.started)
     }
 
     /// The time left to read metrics, or to repeat the scale write or the decision.

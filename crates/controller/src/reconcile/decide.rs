@@ -89,35 +89,34 @@ impl<'a> Attempt<'a> {
                 let now = decided.at.wall;
                 return Some(decided.conclude(Ok(()), now));
             };
-            match slot
-                .release_if_slow(self.verify_and_scale(&decided.decision, current, replicas))
-                .await
-            {
+            let write = self.verify_and_scale(&decided.decision, current, replicas);
+            let written = match slot.release_if_slow(write).await {
                 ScaleWrite::Done(result) => {
                     if result.is_ok() {
                         let now = self.reconciler.clock.now();
                         self.autoscaler.overwritten_replicas.lock().record_write(replicas, now);
                     }
-                    let now = self.now_since(decided.at);
-                    return Some(decided.conclude(result, now));
+                    result
                 }
                 ScaleWrite::HpaChanged => return None,
-                ScaleWrite::Outdated(reason) if self.is_overdue() => {
-                    let now = self.now_since(decided.at);
-                    return Some(decided.conclude(overdue(reason), now));
-                }
+                ScaleWrite::Outdated(reason) if self.is_overdue() => overdue(reason),
                 ScaleWrite::CachedScaleDoubtful if self.is_overdue() => {
                     self.autoscaler.distrust_scale();
-                    let now = self.now_since(decided.at);
-                    return Some(decided.conclude(overdue("the cached scale may be stale"), now));
+                    overdue("the cached scale may be stale")
                 }
-                ScaleWrite::Outdated(reason) => debug!("{reason}, deciding again"),
+                ScaleWrite::Outdated(reason) => {
+                    debug!("{reason}, deciding again");
+                    continue;
+                }
                 ScaleWrite::CachedScaleDoubtful => {
                     debug!("the cached scale may be stale, reading it and deciding again");
                     let cached = current.scale_object.resource_version.clone();
                     target = slot.release_if_slow(self.read_target_again(&cached)).await;
+                    continue;
                 }
-            }
+            };
+            let now = self.now_since(decided.at);
+            return Some(decided.conclude(written, now));
         }
     }
 

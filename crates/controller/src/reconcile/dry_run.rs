@@ -20,7 +20,7 @@ use crate::{
     scale_target::ScaleUnavailable,
     shadow::{
         self, Comparison, ComparisonResult, DecisionInputs, Evaluation, Observation, compare_any,
-        scale_as_seen_by_peer,
+        compare_scaling, scale_as_seen_by_peer,
     },
 };
 
@@ -41,7 +41,7 @@ impl Reconciler {
         let scale = self.scale_to_compare(hpa, observation.as_ref());
         let Some(scale) = slot.release_if_slow(scale).await else {
             debug!("the peer's status does not have the current replicas yet");
-            let duration = self.clock.instants().monotonic.saturating_sub(started);
+            let duration = self.elapsed_since(started);
             return self.observer.finished(&FinishedReconcile::undecided(key, None, duration));
         };
         let mut decided_on = HorizontalPodAutoscaler::clone(hpa);
@@ -57,16 +57,25 @@ impl Reconciler {
         let (readings, read_durations) = slot.release_during(read).await;
         let now = self.clock.instants();
         let history = autoscaler.history(now);
-        let inputs =
-            selected.map(|selected| DecisionInputs { selected, readings: readings.clone() });
-        let earlier = record().add_inputs(inputs);
+        let inputs = selected
+            .map(|selected| Arc::new(DecisionInputs { selected, readings: readings.clone() }));
+        let earlier = record().add_inputs(inputs.clone());
         let decision = plan.decide(readings, history.clone(), now.wall);
         let conclusion = if let Some(Observation { is_new_status, is_compared, .. }) = observation {
-            let earlier = earlier.iter().map(|inputs| {
-                let (scale, history) = (scale.clone(), history.clone());
-                inputs.decide(&decided_on, scale, self.settings.flags(), history, now.wall)
-            });
-            let comparison = compare_any(decision, earlier, peer, is_new_status, now.wall);
+            let decide = |inputs: &DecisionInputs, scale| {
+                let (settings, history) = (self.settings.flags(), history.clone());
+                inputs.decide(&decided_on, scale, settings, history, now.wall)
+            };
+            let decisions = earlier.iter().map(|inputs| decide(inputs, scale.clone()));
+            let mut comparison = compare_any(decision, decisions, peer, is_new_status, now.wall);
+            if is_new_status && let Ok(scale) = &scale {
+                let all: Vec<_> = inputs.into_iter().chain(earlier).collect();
+                let decide = |inputs: &DecisionInputs, status_replicas| {
+                    decide(inputs, Ok(Scale { status_replicas, ..scale.clone() }))
+                };
+                let replicas = scale.status_replicas;
+                comparison = compare_scaling(comparison, &all, replicas, peer, now.wall, decide);
+            }
             if is_compared {
                 let evaluation = record().evaluate(&comparison, peer, now.monotonic);
                 self.report_comparison(key, peer, &comparison, &evaluation);
@@ -78,14 +87,13 @@ impl Reconciler {
         } else {
             conclude_unwritten(decision, now.wall)
         };
-        let duration = self.clock.instants().monotonic.saturating_sub(started);
         self.report_dry_run(&ReconcileBeforeStatusWrite {
             key,
             hpa,
             settings: self.settings.flags(),
             conclusion: &conclusion,
             at: now.wall,
-            duration,
+            duration: self.elapsed_since(started),
             read_durations: &read_durations,
         });
         autoscaler.set_history(conclusion.history, now);
@@ -105,7 +113,13 @@ impl Reconciler {
         };
         match observation {
             Some(observation) if observation.is_new_status => {
-                Some(Ok(scale_as_seen_by_peer(peer, scale)))
+                let is_settled = scale.status_replicas == scale.spec_replicas;
+                let mut seen = scale_as_seen_by_peer(peer, scale);
+                if is_settled {
+                    // The target may have followed a scaling by the peer since.
+                    seen.status_replicas = seen.spec_replicas;
+                }
+                Some(Ok(seen))
             }
             Some(_) if scale.spec_replicas != peer.current_replicas => None,
             _ => Some(Ok(scale)),
@@ -143,6 +157,10 @@ impl Reconciler {
                 warn!(differences, %ours, theirs, "the peer decided differently");
             }
             (ComparisonResult::Same, true) => info!(%ours, "the peer decides the same again"),
+            (ComparisonResult::Unsettled, _) if comparison.scaling_difference.is_some() => {
+                let theirs = shadow::explain_status(peer);
+                info!(differences, %ours, theirs, "the peer scaled differently, not counted");
+            }
             (result, _) => {
                 debug!(?result, differences, %ours, "compared the decision with the peer's");
             }

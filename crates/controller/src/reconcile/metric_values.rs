@@ -1,4 +1,4 @@
-//! Compares statuses that differ only in the values of metrics.
+//! Detects statuses that differ only slightly, in the values of metrics.
 
 use hpa_calc::{
     Quantity,

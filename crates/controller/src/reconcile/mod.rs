@@ -88,7 +88,7 @@ impl Reconciler {
         if self.is_left_to_peer(&autoscaler, &settings) {
             debug!("left to the controller that wrote the status");
             // Otherwise, the autoscaler would look stuck.
-            let duration = self.clock.instants().monotonic.saturating_sub(started);
+            let duration = self.elapsed_since(started);
             self.observer.finished(&FinishedReconcile::undecided(key, None, duration));
             return false;
         }
@@ -138,12 +138,8 @@ impl Reconciler {
         if !autoscaler.is_undecodable() {
             return Some(autoscaler);
         }
-        let duration = self.clock.instants().monotonic.saturating_sub(started);
-        self.observer.finished(&FinishedReconcile::undecided(
-            key,
-            Some(ErrorClass::Spec),
-            duration,
-        ));
+        let (error, duration) = (Some(ErrorClass::Spec), self.elapsed_since(started));
+        self.observer.finished(&FinishedReconcile::undecided(key, error, duration));
         None
     }
 }

@@ -162,7 +162,7 @@ impl Reconciler {
                 async move {
                     let started = self.clock.instants().monotonic;
                     let reading = reading.await;
-                    (index, reading, self.clock.instants().monotonic.saturating_sub(started))
+                    (index, reading, self.elapsed_since(started))
                 }
             })
             .collect();

@@ -53,6 +53,13 @@ pub struct Reconciler {
     /// An autoscaler is left alone while a peer's last status write is within this window. `None`:
     /// such a write is only reported.
     pub peer_window: Option<PeerWindow>,
-    /// Whether every autoscaler is in dry run, not only those with the annotation.
+    /// Whether every autoscaler is in dry run, not only those with the setting.
     pub dry_run: bool,
+}
+
+impl Reconciler {
+    /// The time since `start`. Both are monotonic times of the clock.
+    pub(super) fn elapsed_since(&self, start: Duration) -> Duration {
+        self.clock.instants().monotonic.saturating_sub(start)
+    }
 }

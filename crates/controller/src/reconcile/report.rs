@@ -26,6 +26,7 @@ use crate::{
 /// objects in the spec may be longer than the names of objects that exist.
 const MAX_LOGGED_CHARS: usize = 2000;
 
+/// The consequence of a peer's status writes, for the log and the event.
 const CONSEQUENCE: &str = "two controllers of one autoscaler overwrite each other's decisions";
 
 impl Reconciler {
@@ -89,8 +90,8 @@ impl Reconciler {
         let Some(written) = written else { return };
         let target = &hpa.spec.scale_target_ref;
         let message = format!(
-            "another client changes the replicas of {}/{} after each scaling, now from {written} to \
-             {replicas}: another autoscaler of this target, in any API, or a deployment tool",
+            "another client changes the replicas of {}/{} after each scaling, now from {written} \
+             to {replicas}: another autoscaler of this target, in any API, or a deployment tool",
             target.kind, target.name
         );
         warn!("{message}");

@@ -4,7 +4,7 @@ use hpa_calc::api::Scale;
 use hpa_testbed::decoder_tests::DocumentResult;
 
 use super::scale::{RawScale, ScaleObject};
-use crate::k8s::differential::{non_null, object, optional, text};
+use crate::k8s::differential::{non_null, object_members, optional, text};
 
 /// Whether the scale can be decoded. Panics if the result differs from the tests' plain decoder.
 pub(crate) fn check_scale(body: &[u8]) -> bool {
@@ -22,7 +22,7 @@ pub(crate) fn check_scale(body: &[u8]) -> bool {
 }
 
 fn plain_scale(body: &[u8]) -> DocumentResult<ScaleObject> {
-    let [metadata, spec, status] = object(body)?.map(non_null);
+    let [metadata, spec, status] = object_members(body)?.map(non_null);
     let [uid, version] = match metadata {
         Some(metadata) => metadata.struct_fields(["uid", "resourceVersion"])?,
         None => [None; 2],
@@ -43,6 +43,7 @@ fn plain_scale(body: &[u8]) -> DocumentResult<ScaleObject> {
     })
 }
 
+/// Scales that are compared, also after edits.
 pub(crate) const SCALES: [&str; 2] = [
     r#"{"kind":"Scale","apiVersion":"autoscaling/v1",
         "metadata":{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7"},

@@ -91,5 +91,5 @@ async fn get<T: DeserializeOwned>(
     timeout: Duration,
     path: String,
 ) -> Result<T, ApiRequestError> {
-    ApiRequest::get(client, timeout, path).send(Vec::new()).await
+    ApiRequest::get(client, timeout, path).send().await
 }

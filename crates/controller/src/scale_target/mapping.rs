@@ -58,9 +58,12 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The path prefix of the resources of this group and version.
-    pub(super) fn api_root(&self) -> String {
-        api_root(&self.group, &self.version)
+    /// The path of an object. It has the namespace even if the resource is cluster-scoped.
+    pub(super) fn object_path(&self, namespace: &str, name: &str) -> String {
+        let root = api_root(&self.group, &self.version);
+        let resource = percent_encode(&self.resource);
+        let (namespace, name) = (percent_encode(namespace), percent_encode(name));
+        format!("{root}/namespaces/{namespace}/{resource}/{name}")
     }
 
     /// Whether the kind has replicas and selector at the same paths as a Deployment. The paths of a

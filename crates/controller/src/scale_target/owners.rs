@@ -19,7 +19,6 @@ use hpa_calc::{
     SelectedPods,
     api::{CrossVersionObjectReference, OwnerReference, Pod},
 };
-use hpa_metrics::percent_encode;
 use kube::Client;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -161,15 +160,13 @@ impl Owners {
         if !mapping.namespaced {
             return Ok(None);
         }
-        let (root, resource) = (mapping.api_root(), percent_encode(&mapping.resource));
-        let (namespace, segment) = (percent_encode(namespace), percent_encode(&owner.name));
-        let path = format!("{root}/namespaces/{namespace}/{resource}/{segment}");
+        let path = mapping.object_path(namespace, name);
         let request = ApiRequest {
-            subject: Some((&mapping.resource, &owner.name)),
+            subject: Some((&mapping.resource, name)),
             metadata_only: true,
             ..ApiRequest::get(&self.client, self.timeout, path)
         };
-        match request.send::<Owner>(Vec::new()).await.map_err(ScaleError::from) {
+        match request.send::<Owner>().await.map_err(ScaleError::from) {
             // A new object of the same name is not the owner.
             Ok(read) if *read.metadata.uid != *owner.uid => Ok(None),
             Ok(read) => Ok(OwnerReference::of_controller(&read.metadata.owner_references).cloned()),

@@ -4,10 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
     api::{CrossVersionObjectReference, Scale},
-    go_text::truncate,
     plan::ScaleReadError,
 };
-use hpa_metrics::{KeyedSemaphores, percent_encode};
+use hpa_metrics::KeyedSemaphores;
 use http::Method;
 use kube::{Client, core::Status};
 use serde::Deserialize;
@@ -15,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
+    failures::replica_failure,
     mapper::RestMapper,
     mapping::{GroupKind, MapperError, Mapping},
 };
@@ -30,9 +30,6 @@ const MIN_WRITE_TIMEOUT: Duration = Duration::from_secs(35);
 /// requests for an API group that may wait, so that a namespace whose webhooks hang leaves
 /// requests to the others.
 const MAX_NAMESPACE_WRITES: usize = 16;
-
-/// The maximum number of characters of a [`replica_failure`].
-const MAX_FAILURE_CHARS: usize = 300;
 
 /// An error when reading or writing a scale. Prints as client-go does, mostly the API server's own
 /// message.
@@ -196,7 +193,7 @@ impl ScaleClient {
         name: &str,
     ) -> Result<ScaleObject, ScaleError> {
         let request = self.request(Method::GET, namespace, mapping, name, "/scale")?;
-        Ok(request.send::<RawScale>(Vec::new()).await?.into())
+        Ok(request.send::<RawScale>().await?.into())
     }
 
     /// Reads the [`replica_failure`] of a target.
@@ -207,7 +204,7 @@ impl ScaleClient {
         name: &str,
     ) -> Result<Option<String>, ScaleError> {
         let request = self.request(Method::GET, namespace, mapping, name, "")?;
-        Ok(replica_failure(&request.send::<Value>(Vec::new()).await?))
+        Ok(replica_failure(&request.send::<Value>().await?))
     }
 
     /// Reads the scale with the first mapping that works, and returns that mapping. If none works,
@@ -220,16 +217,16 @@ impl ScaleClient {
         name: &str,
     ) -> Result<(ScaleObject, &'m Mapping), ScaleError> {
         let mut first_error = None;
-        let mut tried: Vec<&str> = Vec::new();
+        let mut served: Vec<&str> = Vec::new();
         for mapping in mappings {
-            if tried.contains(&&*mapping.resource) {
+            if served.contains(&&*mapping.resource) {
                 continue;
             }
             match self.get(namespace, mapping, name).await {
                 Ok(scale) => return Ok((scale, mapping)),
                 Err(error) => {
                     if !matches!(error, ScaleError::NotServed(_)) {
-                        tried.push(&mapping.resource);
+                        served.push(&mapping.resource);
                     }
                     first_error.get_or_insert(error);
                 }
@@ -251,11 +248,12 @@ impl ScaleClient {
         let mut request = self.request(Method::PUT, namespace, mapping, name, "/scale")?;
         request.timeout = self.timeout.max(MIN_WRITE_TIMEOUT);
         let body = read.to_json_with_replicas(namespace, name, replicas).to_string();
+        request.body = body.into_bytes();
         let writes = self.writes.semaphore(namespace);
         let Ok(_permit) = timeout(self.timeout, writes.acquire()).await else {
             return Err(ScaleError::NotSent(self.timeout));
         };
-        Ok(request.send::<RawScale>(body.into_bytes()).await?.into())
+        Ok(request.send::<RawScale>().await?.into())
     }
 
     fn request<'a>(
@@ -269,29 +267,13 @@ impl ScaleClient {
         if matches!(name, "" | "." | "..") || name.contains(['/', '%']) {
             return Err(ScaleError::InvalidName(name.to_owned()));
         }
-        let (root, resource) = (mapping.api_root(), percent_encode(&mapping.resource));
-        let (namespace, segment) = (percent_encode(namespace), percent_encode(name));
-        let path = format!("{root}/namespaces/{namespace}/{resource}/{segment}{subresource}");
+        let path = format!("{}{subresource}", mapping.object_path(namespace, name));
         Ok(ApiRequest {
             method,
             subject: Some((&mapping.resource, name)),
             ..ApiRequest::get(&self.client, self.timeout, path)
         })
     }
-}
-
-/// The reason why the controller of this target can't create pods, such as an exceeded quota: the
-/// message of its condition `ReplicaFailure`, as a Deployment and a `ReplicaSet` have it, without
-/// the name of the refused pod. `None` without the condition.
-pub fn replica_failure(target: &Value) -> Option<String> {
-    let conditions = target.pointer("/status/conditions")?.as_array()?;
-    let failure = conditions.iter().find(|condition| {
-        let has = |name: &str, text: &str| condition.get(name).is_some_and(|value| value == text);
-        has("type", "ReplicaFailure") && has("status", "True")
-    })?;
-    let message = failure.get("message")?.as_str().filter(|message| !message.is_empty())?;
-    let cause = message.split_once(" is forbidden: ").map_or(message, |(_, cause)| cause);
-    Some(truncate(cause.to_owned(), MAX_FAILURE_CHARS))
 }
 
 /// The target's scale could not be read.

@@ -13,6 +13,11 @@ use hpa_calc::{
 };
 use jiff::Timestamp;
 
+use super::scaling::ScalingDifference;
+
+/// The field of the status that a scaling changes.
+const DESIRED_REPLICAS: &str = "desiredReplicas";
+
 /// A field in which our decision and the peer's differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -39,6 +44,16 @@ pub struct Comparison {
     pub has_same_metrics: bool,
     /// Whether this or one of our last reconciles read the peer's metric values.
     pub has_read_peer_metrics: bool,
+    /// How a scaling of the peer differs from our decision. `None` without such a scaling, and if a
+    /// window or a policy may be the cause.
+    pub scaling_difference: Option<ScalingDifference>,
+}
+
+impl Comparison {
+    /// Whether the desired replicas differ.
+    pub(super) fn differs_in_replicas(&self) -> bool {
+        self.differences.iter().any(|difference| difference.field == DESIRED_REPLICAS)
+    }
 }
 
 /// The scale as the peer read it before it wrote this status: it may have scaled since.
@@ -81,6 +96,7 @@ pub fn compare(
         differences,
         has_same_metrics,
         has_read_peer_metrics: has_same_metrics,
+        scaling_difference: None,
     }
 }
 
@@ -131,7 +147,7 @@ pub fn compare_any<'a>(
 }
 
 /// The replicas that the peer has just scaled to.
-fn scaled_to(peer: &HorizontalPodAutoscalerStatus, is_new_status: bool) -> Option<i32> {
+pub(super) fn scaled_to(peer: &HorizontalPodAutoscalerStatus, is_new_status: bool) -> Option<i32> {
     let is_scaled =
         reason(peer, &ConditionType::AbleToScale) == Some(&ConditionReason::SucceededRescale);
     (is_new_status && is_scaled).then_some(peer.desired_replicas)
@@ -153,7 +169,7 @@ pub fn differences(
         (ours != theirs).then(|| Difference { field: field.to_owned(), ours, theirs })
     };
     let desired = difference(
-        "desiredReplicas",
+        DESIRED_REPLICAS,
         ours.desired_replicas.to_string(),
         theirs.desired_replicas.to_string(),
     );

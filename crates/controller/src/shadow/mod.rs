@@ -29,9 +29,14 @@
 //! on metric values that none of our reconciles read counts half. If an autoscaler is older than
 //! this process, the peer's past recommendations are unknown, so no difference counts until its
 //! longest window and policy period have passed.
+//!
+//! After a scaling of the peer, both may agree again. A scaling that differs is therefore compared
+//! once more, on the metric values of the peer's status, and counts at once if no window or policy
+//! can be the cause ([`ScalingDifference`]).
 
 mod comparison;
 mod record;
+mod scaling;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -45,7 +50,9 @@ pub use comparison::{
 };
 pub use record::{ComparisonResult, Evaluation};
 pub(crate) use record::{DecisionInputs, Observation, ShadowRecord};
-pub use summary::{DifferingAutoscaler, Summary};
+pub use scaling::ScalingDifference;
+pub(crate) use scaling::compare_scaling;
+pub use summary::{DifferingAutoscaler, ReportedDifference, Summary, UncountedScalings};
 
 /// The error of a write request in dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

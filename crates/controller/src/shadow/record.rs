@@ -13,7 +13,10 @@ use hpa_calc::{
 };
 use jiff::Timestamp;
 
-use super::comparison::{Comparison, Difference, explain_status};
+use super::{
+    comparison::{Comparison, Difference, explain_status},
+    scaling::ScalingDifference,
+};
 
 /// The weight of a comparison on metric values that one of our reconciles read.
 const WEIGHT_SEEN: usize = 2;
@@ -45,7 +48,8 @@ pub enum ComparisonResult {
     /// The decisions differ, perhaps because the controllers read at different times or because the
     /// past is unknown.
     Unsettled,
-    /// The decisions differ, one field in enough consecutive comparisons, and the past is known.
+    /// The decisions differ, one field in enough consecutive comparisons or in a scaling of the
+    /// peer that windows and policies don't explain, and the past is known.
     Different,
 }
 
@@ -108,10 +112,14 @@ pub(crate) struct ShadowRecord {
     /// [`ComparisonResult::Different`].
     pub(super) conclusive_comparison_count: u64,
     pub(super) last_difference: Option<LastDifference>,
+    /// The number of comparisons with a [`ScalingDifference`] and the result
+    /// [`ComparisonResult::Unsettled`].
+    pub(super) uncounted_scaling_count: u64,
+    /// The last of these comparisons.
+    pub(super) last_uncounted_scaling: Option<LastDifference>,
 }
 
-/// All differences of the last comparison with the result [`ComparisonResult::Different`], with the
-/// explanations of both decisions.
+/// All differences of the last comparison of a kind, with the explanations of both decisions.
 #[derive(Clone, Debug)]
 pub(super) struct LastDifference {
     pub(super) differences: Vec<Difference>,
@@ -164,10 +172,10 @@ impl ShadowRecord {
     /// Adds the inputs of a reconcile. Returns those of earlier reconciles, newest first.
     pub(crate) fn add_inputs(
         &mut self,
-        inputs: Option<DecisionInputs>,
+        inputs: Option<Arc<DecisionInputs>>,
     ) -> Vec<Arc<DecisionInputs>> {
         let earlier = self.inputs.iter().flatten().cloned().collect();
-        self.inputs.push_front(inputs.map(Arc::new));
+        self.inputs.push_front(inputs);
         self.inputs.truncate(EARLIER_INPUTS);
         earlier
     }
@@ -187,10 +195,12 @@ impl ShadowRecord {
             || peer.conditions.iter().any(|condition| depends_on_time(&condition.reason));
         let threshold = if timing_matters { THRESHOLD_IF_TIMING_MATTERS } else { THRESHOLD };
         let is_persistent = self.streaks.iter().any(|(_, weight)| *weight >= threshold);
+        let scaling = comparison.scaling_difference;
+        let is_counted = is_persistent || scaling == Some(ScalingDifference::Exceeding);
         let is_conclusive = now >= self.past_known_from;
         let result = if differences.is_empty() {
             ComparisonResult::Same
-        } else if is_persistent && is_conclusive {
+        } else if is_counted && is_conclusive {
             ComparisonResult::Different
         } else {
             ComparisonResult::Unsettled
@@ -199,12 +209,16 @@ impl ShadowRecord {
         if let Some(count) = self.counts_by_result.get_mut(result as usize) {
             *count += 1;
         }
+        let last = || LastDifference {
+            differences: differences.clone(),
+            ours: ours.to_string(),
+            theirs: explain_status(peer),
+        };
         if result == ComparisonResult::Different {
-            self.last_difference = Some(LastDifference {
-                differences: differences.clone(),
-                ours: ours.to_string(),
-                theirs: explain_status(peer),
-            });
+            self.last_difference = Some(last());
+        } else if result == ComparisonResult::Unsettled && scaling.is_some() {
+            self.uncounted_scaling_count += 1;
+            self.last_uncounted_scaling = Some(last());
         }
         let to_report =
             if result == ComparisonResult::Different { differences.as_slice() } else { &[] };

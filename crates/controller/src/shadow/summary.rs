@@ -2,14 +2,17 @@
 
 use std::fmt;
 
-use hpa_calc::explain::{counted, one_line};
+use hpa_calc::explain::{counted, list_first, one_line};
 use jiff::{SignedDuration, Timestamp};
 
-use super::record::{ComparisonResult, ShadowRecord};
+use super::record::{ComparisonResult, LastDifference, ShadowRecord};
 use crate::{k8s::StatusWrite, key::HpaKey};
 
 /// A peer that has not written a status for this long may have stopped: four default sync periods.
 const QUIET_AFTER: SignedDuration = SignedDuration::from_mins(1);
+
+/// The maximum number of inconclusive autoscalers that the report names.
+const MAX_NAMES: usize = 5;
 
 /// All comparisons of the cached autoscalers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,8 +27,8 @@ pub struct Summary {
     pub unsettled_count: u64,
     /// The number of comparisons in which a difference could count, because the past was known.
     pub conclusive_comparison_count: u64,
-    /// The number of compared autoscalers without a conclusive comparison.
-    pub inconclusive_autoscaler_count: usize,
+    /// The compared autoscalers without a conclusive comparison, by name.
+    pub inconclusive_autoscalers: Vec<HpaKey>,
     /// The longest stabilization window or policy period of the inconclusive autoscalers.
     pub longest_window: SignedDuration,
     /// Whether the peer wrote a status since the start.
@@ -36,6 +39,8 @@ pub struct Summary {
     pub peer_lease_holder: Option<String>,
     /// The autoscalers with a difference, by name.
     pub rows: Vec<DifferingAutoscaler>,
+    /// The autoscalers with scalings of the peer that differ and don't count, by name.
+    pub uncounted_scalings: Vec<UncountedScalings>,
 }
 
 /// An autoscaler with a difference.
@@ -45,12 +50,45 @@ pub struct DifferingAutoscaler {
     pub comparison_count: u64,
     /// The number of comparisons with the result [`ComparisonResult::Different`].
     pub different_count: u64,
-    /// The differences of the last comparison with that result.
+    /// The last comparison with that result.
+    pub last: ReportedDifference,
+}
+
+/// Scalings of the peer on an autoscaler that differ from our decisions and don't count, because
+/// the peer's metric values or its past are unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UncountedScalings {
+    pub key: HpaKey,
+    pub scaling_count: u64,
+    /// The comparison of the last of these scalings.
+    pub last: ReportedDifference,
+}
+
+/// A comparison with differences, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportedDifference {
     pub differences: Vec<String>,
-    /// The explanation of our decision in that comparison.
+    /// The explanation of our decision.
     pub ours: String,
-    /// The peer's status in that comparison.
+    /// The peer's status.
     pub theirs: String,
+}
+
+impl From<&LastDifference> for ReportedDifference {
+    fn from(last: &LastDifference) -> Self {
+        let differences = last.differences.iter().map(ToString::to_string).collect();
+        Self { differences, ours: last.ours.clone(), theirs: last.theirs.clone() }
+    }
+}
+
+impl fmt::Display for ReportedDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for difference in &self.differences {
+            writeln!(f, "  {}", one_line(difference))?;
+        }
+        let (ours, theirs) = (one_line(&self.ours), one_line(&self.theirs));
+        writeln!(f, "  ours:   {ours}\n  theirs: {theirs}")
+    }
 }
 
 impl Summary {
@@ -82,19 +120,23 @@ impl Summary {
         if comparison_count > 0 && record.conclusive_comparison_count == 0 {
             let window =
                 SignedDuration::try_from(record.relevant_past).unwrap_or(SignedDuration::MAX);
-            self.inconclusive_autoscaler_count += 1;
+            self.inconclusive_autoscalers.push(key.clone());
             self.longest_window = self.longest_window.max(window);
         }
+        if let Some(last) = &record.last_uncounted_scaling {
+            let (key, scaling_count) = (key.clone(), record.uncounted_scaling_count);
+            self.uncounted_scalings.push(UncountedScalings {
+                key,
+                scaling_count,
+                last: last.into(),
+            });
+        }
         if let Some(last) = &record.last_difference {
-            let differences = last.differences.iter().map(ToString::to_string).collect();
-            let (ours, theirs) = (last.ours.clone(), last.theirs.clone());
             self.rows.push(DifferingAutoscaler {
                 key,
                 comparison_count,
                 different_count,
-                differences,
-                ours,
-                theirs,
+                last: last.into(),
             });
         }
     }
@@ -103,6 +145,11 @@ impl Summary {
     /// could count.
     pub fn is_conclusive(&self) -> bool {
         self.peer_is_active && self.conclusive_comparison_count > 0
+    }
+
+    /// The number of scalings of the peer that differ from our decisions and don't count.
+    pub fn uncounted_scaling_count(&self) -> u64 {
+        self.uncounted_scalings.iter().map(|one| one.scaling_count).sum()
     }
 
     /// Whether the peer may have stopped, as far as autoscalers record its writes. If it wrote just
@@ -135,7 +182,7 @@ impl Summary {
 }
 
 /// Prints the peer's last write, the autoscalers and decisions that don't count, and a block for
-/// each autoscaler with a difference.
+/// each autoscaler with a difference or with scalings that don't count.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { autoscaler_count, compared_autoscaler_count, unsettled_count, rows, .. } = self;
@@ -144,13 +191,16 @@ impl fmt::Display for Summary {
             let missing = counted(autoscaler_count - compared_autoscaler_count, "autoscaler");
             writeln!(f, "{missing} not compared: no status of the peer to compare with yet")?;
         }
-        if self.inconclusive_autoscaler_count > 0 {
+        let inconclusive = &self.inconclusive_autoscalers;
+        if !inconclusive.is_empty() {
+            let names: Vec<String> = inconclusive.iter().map(ToString::to_string).collect();
             writeln!(
                 f,
                 "{} could not show a difference: stabilization windows and policy periods (up to \
-                 {:#}) had not passed since the start",
-                counted(self.inconclusive_autoscaler_count, "autoscaler"),
-                self.longest_window
+                 {:#}) had not passed since the start ({})",
+                counted(inconclusive.len(), "autoscaler"),
+                self.longest_window,
+                list_first(&names, MAX_NAMES, ", ")
             )?;
         }
         if *unsettled_count > 0 {
@@ -161,12 +211,12 @@ impl fmt::Display for Summary {
             )?;
         }
         for row in rows {
-            writeln!(f, "\n{}: {} of {}", row.key, row.different_count, row.comparison_count)?;
-            for difference in &row.differences {
-                writeln!(f, "  {}", one_line(difference))?;
-            }
-            let (ours, theirs) = (one_line(&row.ours), one_line(&row.theirs));
-            writeln!(f, "  ours:   {ours}\n  theirs: {theirs}")?;
+            let DifferingAutoscaler { key, comparison_count, different_count, last } = row;
+            write!(f, "\n{key}: {different_count} of {comparison_count}\n{last}")?;
+        }
+        for UncountedScalings { key, scaling_count, last } in &self.uncounted_scalings {
+            let scalings = counted(*scaling_count, "scaling");
+            write!(f, "\n{key}: {scalings} of the peer not counted, the last one:\n{last}")?;
         }
         Ok(())
     }

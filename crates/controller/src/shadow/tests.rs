@@ -177,6 +177,72 @@ fn decision_on_earlier_inputs_counts_if_it_is_the_same() {
     );
 }
 
+/// Our comparison with a peer that scaled from 8 replicas. `readings` are those of our reconciles,
+/// newest first.
+fn compare_scaling_with(
+    tolerance: f64,
+    readings: [Readings; 2],
+    theirs: &HorizontalPodAutoscalerStatus,
+) -> Comparison {
+    let hpa = hpa(json!({}));
+    let settings = Settings::default().with(|settings| settings.tolerance = tolerance);
+    let inputs = readings
+        .map(|readings| Arc::new(DecisionInputs { selected: SelectedPods::default(), readings }));
+    let decide = |inputs: &DecisionInputs, status_replicas| {
+        let scale = Scale { spec_replicas: 8, status_replicas, selector: "app=web".into() };
+        inputs.decide(&hpa, Ok(scale), &settings, History::default(), now())
+    };
+    let [latest, earlier] = &inputs;
+    let comparison = compare_any(decide(latest, 8), [decide(earlier, 8)], theirs, true, now());
+    compare_scaling(comparison, &inputs, 8, theirs, now(), decide)
+}
+
+/// The readings of two reconciles that both read 8 jobs.
+fn eight_jobs() -> [Readings; 2] {
+    [(); 2].map(|()| readings(MilliValue::from_units(8)))
+}
+
+#[test]
+fn scaling_that_our_decision_does_not_reach_counts_at_once() {
+    let theirs = peer_status(8, 9);
+    let found = compare_scaling_with(0.3, eight_jobs(), &theirs);
+    assert_eq!(found.scaling_difference, Some(ScalingDifference::Exceeding));
+    assert_eq!(found.conclusion.explanation.desired_replicas, 8);
+    let mut record = record(false);
+    assert_eq!(record.evaluate(&found, &theirs, MINUTE).result, Different);
+}
+
+#[test]
+fn scaling_is_the_same_on_the_metric_values_of_the_peer() {
+    let found = compare_scaling_with(0.1, eight_jobs(), &peer_status(8, 9));
+    assert_eq!((found.scaling_difference, found.differences), (None, vec![]));
+}
+
+#[test]
+fn scaling_that_a_policy_of_the_peer_may_reduce_does_not_count_at_once() {
+    let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(8, 10) };
+    let found = compare_scaling_with(0.1, eight_jobs(), &theirs);
+    assert_eq!(found.scaling_difference, None);
+    assert!(!found.differences.is_empty());
+}
+
+#[test]
+fn scaling_is_not_counted_but_reported_if_the_metrics_cannot_be_read_here() {
+    let theirs = peer_status(8, 9);
+    let found = compare_scaling_with(0.1, [(); 2].map(|()| Readings::new()), &theirs);
+    assert_eq!(found.scaling_difference, Some(ScalingDifference::NotReproduced));
+    let mut record = record(false);
+    record.observe(&Arc::new(hpa(json!(theirs))));
+    assert_eq!(record.evaluate(&found, &theirs, MINUTE).result, Unsettled);
+    let mut summary = Summary::default();
+    summary.add(HpaKey::new("shop", "web"), None, Some(&record), now());
+    assert_eq!((summary.different_count, summary.uncounted_scaling_count()), (0, 1));
+    let text = summary.to_string();
+    let expected =
+        "\nshop/web: 1 scaling of the peer not counted, the last one:\n  desiredReplicas: ";
+    assert!(text.contains(expected), "{text}");
+}
+
 #[test]
 fn scaled_to_zero_false_equals_no_condition() {
     let with = |value: &str| {
@@ -248,7 +314,7 @@ fn last_inputs_are_kept_until_the_spec_changes() {
     let mut record = record(false);
     let read = |jobs: i64| {
         let readings = readings(MilliValue::from_milli(jobs));
-        Some(DecisionInputs { selected: SelectedPods::default(), readings })
+        Some(Arc::new(DecisionInputs { selected: SelectedPods::default(), readings }))
     };
     let add = |record: &mut ShadowRecord, jobs: Option<i64>| -> Vec<_> {
         let earlier = record.add_inputs(jobs.and_then(read));
@@ -418,10 +484,15 @@ fn comparison_shorter_than_the_windows_is_inconclusive() {
     assert!(
         text.ends_with(
             "\n1 autoscaler could not show a difference: stabilization windows and policy periods \
-             (up to 1m 30s) had not passed since the start\n"
+             (up to 1m 30s) had not passed since the start (shop/web)\n"
         ),
         "{text}"
     );
+    let names = (0..7).map(|index| HpaKey::new("shop", format!("web-{index}")));
+    let several = Summary { inconclusive_autoscalers: names.collect(), ..short.clone() };
+    let several = several.to_string();
+    assert!(several.contains("\n7 autoscalers could not show a difference: "), "{several}");
+    assert!(several.contains(" (shop/web-0, ") && several.contains(" and 2 more)\n"), "{several}");
     assert!(summary(true, 3).is_conclusive());
     let unsettled = Summary { unsettled_count: 1, ..short }.to_string();
     assert!(unsettled.contains("\n1 decision not counted: "), "{unsettled}");

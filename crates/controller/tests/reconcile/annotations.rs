@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use hpa_controller::{cache::Origin, events::EventRecorder};
+use hpa_controller::cache::Origin;
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::json;
 
 use crate::{
-    fixture::{conditions, hpa, key, reconcile_once, reconciler, server},
+    fixture::{conditions, hpa, key, reconcile_once, reconciler_with_writer, server},
     server::Server,
 };
 
@@ -22,9 +22,7 @@ async fn reconcile_paused(value: &str, times: usize) -> Server {
 /// The server after some reconciles of an autoscaler with this annotation.
 async fn reconcile_annotated(name: &str, value: &str, times: usize) -> Server {
     let server = Arc::new(Mutex::new(Server { annotations: json!({ name: value }), ..server() }));
-    let mut reconciler = reconciler(&server);
-    let (events, writer) = EventRecorder::new(reconciler.client.clone());
-    reconciler.events = events;
+    let (reconciler, writer) = reconciler_with_writer(&server);
     let mut annotated = hpa();
     annotated.metadata.annotations.insert(name.into(), value.into());
     reconciler.autoscalers.apply(&key(), annotated, Origin::List);

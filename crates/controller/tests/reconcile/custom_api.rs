@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use hpa_calc::selector::Selector;
-use hpa_controller::{AutoscalerApi, HpaKey, cache::Origin, events::EventRecorder};
+use hpa_controller::{AutoscalerApi, HpaKey, cache::Origin};
 use parking_lot::Mutex;
 
-use crate::fixture::{conditions, hpa, key, reconciler, server};
+use crate::fixture::{conditions, hpa, key, reconciler, reconciler_with_writer, server};
 
 #[tokio::test]
 async fn status_of_a_custom_autoscaler_is_written_to_the_custom_api() {
     let server = Arc::new(Mutex::new(server()));
-    let mut reconciler = reconciler(&server);
-    let (events, writer) = EventRecorder::new(reconciler.client.clone());
-    reconciler.events = events;
+    let (reconciler, writer) = reconciler_with_writer(&server);
     let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
     reconciler.autoscalers.remove(&key());
     reconciler.autoscalers.apply(&custom, hpa(), Origin::List);
@@ -29,9 +27,7 @@ async fn status_of_a_custom_autoscaler_is_written_to_the_custom_api() {
 #[tokio::test]
 async fn scalings_that_an_autoscaler_of_the_other_api_overwrites_are_reported() {
     let server = Arc::new(Mutex::new(server()));
-    let mut reconciler = reconciler(&server);
-    let (events, writer) = EventRecorder::new(reconciler.client.clone());
-    reconciler.events = events;
+    let (reconciler, writer) = reconciler_with_writer(&server);
     for _ in 0..4 {
         reconciler.reconcile(&key()).await;
         let mut server = server.lock();
@@ -45,7 +41,8 @@ async fn scalings_that_an_autoscaler_of_the_other_api_overwrites_are_reported() 
     let mut events = server.events.iter();
     let event = events.find(|event| event["reason"] == "ReplicasOverwritten").expect("an event");
     let message = "another client changes the replicas of Deployment/web after each scaling, now \
-                   from 4 to 2: another autoscaler of this target, in any API, or a deployment tool";
+                   from 4 to 2: another autoscaler of this target, in any API, or a deployment \
+                   tool";
     assert_eq!(event["type"], "Warning");
     assert_eq!(event["message"], message);
 }

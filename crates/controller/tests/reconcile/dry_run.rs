@@ -9,6 +9,7 @@ use hpa_calc::{
 use hpa_controller::{
     HpaKey, Observer, ReconcileBeforeStatusWrite,
     cache::Origin,
+    reconcile::Reconciler,
     scale_target::ScaleClient,
     shadow::{
         ComparisonResult::{self, Different, Same, Unsettled},
@@ -32,6 +33,13 @@ impl Observer for RecordedResults {
     fn compared(&self, _: &HpaKey, result: ComparisonResult) {
         self.0.lock().push(result);
     }
+}
+
+/// A reconciler in dry run, the results of its comparisons, and its server.
+fn dry_run_reconciler(server: Server) -> (Reconciler, Arc<RecordedResults>, Arc<Mutex<Server>>) {
+    let (server, results) = (Arc::new(Mutex::new(server)), Arc::<RecordedResults>::default());
+    let reconciler = Reconciler { dry_run: true, observer: results.clone(), ..reconciler(&server) };
+    (reconciler, results, server)
 }
 
 /// The autoscaler with the status of a peer that scaled the target from 2 to this many replicas.
@@ -59,10 +67,8 @@ fn hpa_with_peer_status(desired: i32) -> HorizontalPodAutoscaler {
 /// The results of comparisons with a peer that has scaled the target to the first of these numbers
 /// of replicas, and writes them to its status as the desired replicas, one after the other.
 async fn results_with_peer(peer_replicas: &[i32]) -> Vec<ComparisonResult> {
-    let server = Arc::new(Mutex::new(Server { replicas: peer_replicas[0].into(), ..server() }));
-    let results = Arc::new(RecordedResults::default());
-    let mut reconciler = reconciler(&server);
-    (reconciler.dry_run, reconciler.observer) = (true, results.clone());
+    let server = Server { replicas: peer_replicas[0].into(), ..server() };
+    let (reconciler, results, server) = dry_run_reconciler(server);
     reconciler.reconcile(&key()).await;
     for (index, replicas) in peer_replicas.iter().enumerate() {
         let mut hpa = hpa_with_peer_status(*replicas);
@@ -93,10 +99,7 @@ async fn persistent_difference_has_the_result_different() {
 /// decision.
 #[tokio::test]
 async fn decision_before_a_scaling_is_compared() {
-    let server = Arc::new(Mutex::new(server()));
-    let results = Arc::new(RecordedResults::default());
-    let mut reconciler = reconciler(&server);
-    (reconciler.dry_run, reconciler.observer) = (true, results.clone());
+    let (mut reconciler, results, server) = dry_run_reconciler(server());
     reconciler.reconcile(&key()).await;
     server.lock().replicas = 4;
     for name in ["web-2", "web-3"] {
@@ -112,12 +115,20 @@ async fn decision_before_a_scaling_is_compared() {
     assert_eq!(history.recommendations.last().map(|last| last.replicas), Some(4));
 }
 
+/// After a scaling, the peer may agree again.
 #[tokio::test]
-async fn inputs_older_than_two_reconciles_are_not_compared() {
-    let server = Arc::new(Mutex::new(server()));
-    let results = Arc::new(RecordedResults::default());
-    let mut reconciler = reconciler(&server);
-    (reconciler.dry_run, reconciler.observer) = (true, results.clone());
+async fn scaling_that_our_decision_does_not_reach_is_different_at_once() {
+    let (reconciler, results, server) = dry_run_reconciler(server());
+    reconciler.reconcile(&key()).await;
+    server.lock().replicas = 6;
+    reconciler.autoscalers.apply(&key(), hpa_with_peer_status(6), Origin::List);
+    reconciler.reconcile(&key()).await;
+    assert_eq!(*results.0.lock(), [Different]);
+}
+
+#[tokio::test]
+async fn scaling_is_compared_on_metric_values_that_no_kept_inputs_have() {
+    let (mut reconciler, results, _) = dry_run_reconciler(server());
     // With the default window, the first recommendation of 4 would still apply and scale up.
     let rules = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
     let behavior: Option<_> = serde_json::from_value(rules).expect("a behavior");
@@ -130,16 +141,13 @@ async fn inputs_older_than_two_reconciles_are_not_compared() {
     }
     reconciler.autoscalers.apply(&key(), decided, Origin::List);
     reconciler.reconcile(&key()).await;
-    assert_eq!(*results.0.lock(), [Unsettled]);
+    assert_eq!(*results.0.lock(), [Same]);
 }
 
 /// While its status is unchanged, the peer has not decided on a load that changed since.
 #[tokio::test]
 async fn unchanged_status_delays_our_recommendation() {
-    let server = Arc::new(Mutex::new(server()));
-    let results = Arc::new(RecordedResults::default());
-    let mut reconciler = reconciler(&server);
-    (reconciler.dry_run, reconciler.observer) = (true, results.clone());
+    let (mut reconciler, results, _) = dry_run_reconciler(server());
     reconciler.metrics = Arc::new(usage(50));
     reconciler.reconcile(&key()).await;
     let mut decided = hpa_with_peer_status(2);

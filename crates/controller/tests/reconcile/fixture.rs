@@ -12,7 +12,7 @@ use hpa_calc::{
 use hpa_controller::{
     HpaKey, SystemClock,
     cache::{Autoscalers, Origin, Pods, SelectorIndex},
-    events::EventRecorder,
+    events::{EventRecorder, EventWriter},
     k8s::FieldManager,
     reconcile::{PeerWarnings, Reconciler},
     scale_target::{MapperConfig, Owners, RestMapper, ScaleClient},
@@ -123,6 +123,12 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         dry_run: false,
         client,
     }
+}
+
+/// Like [`reconciler`], with the writer of the events, which the test runs.
+pub(crate) fn reconciler_with_writer(server: &Arc<Mutex<Server>>) -> (Reconciler, EventWriter) {
+    let (events, writer) = EventRecorder::new(client(server));
+    (Reconciler { events, ..reconciler(server) }, writer)
 }
 
 /// The server after one reconcile.

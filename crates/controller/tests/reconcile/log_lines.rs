@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, LazyLock, Mutex as StdMutex},
+    sync::{Arc, LazyLock},
 };
 
 use async_trait::async_trait;
@@ -23,11 +23,11 @@ use crate::{
 };
 
 #[derive(Clone, Default)]
-struct LogBuffer(Arc<StdMutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no panic").write(bytes)
+        self.0.lock().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -58,7 +58,7 @@ async fn log_lines_of(reconcilers: &[Reconciler], level: Level) -> Vec<String> {
         reconciler.reconcile(&key()).await;
     }
     drop(guard);
-    let text = String::from_utf8(lines.0.lock().expect("no panic").clone()).expect("text");
+    let text = String::from_utf8(lines.0.lock().clone()).expect("text");
     text.lines().map(|line| line.trim_start().to_owned()).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Writes of the scale, and their conflicts.
 //!
-//! `scale_writes`: replicas, and the target's resource version.
+//! An element of `scale_writes` has the replicas, and the target's resource version before the
+//! write.
 
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Kubernetes events about an autoscaler.
 
-use hpa_calc::go_text::truncate;
-use hpa_controller::HpaKey;
+use hpa_calc::{event::EventReason, go_text::truncate};
+use hpa_controller::{HpaKey, cache::is_current_overwritten_report};
 use hpa_metrics::StoredObject;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -46,6 +46,12 @@ impl EventLine {
             message: shortened(text("/message"), MAX_MESSAGE_CHARS),
             count: count("/series/count").or_else(|| count("/count")).unwrap_or(1),
         })
+    }
+
+    /// Whether the event reports that another client changes the target's replicas.
+    pub(super) fn reports_overwritten_scalings(&self, now: Timestamp) -> bool {
+        self.reason == EventReason::ReplicasOverwritten.as_str()
+            && self.at.is_some_and(|at| is_current_overwritten_report(at, now))
     }
 }
 

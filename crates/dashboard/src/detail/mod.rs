@@ -6,20 +6,23 @@ mod view;
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    Inputs, Pod, Readings, Report, Scale, SelectedPods, Selector,
+    HorizontalPodAutoscaler, Inputs, Pod, Readings, Report, ScaleReadError, SelectedPods, Selector,
     api::{ConditionReason, ConditionType},
     explain::list_first,
 };
 use hpa_controller::{
     HpaKey,
+    cache::MIN_OVERWRITTEN_SCALINGS,
     debug::{
-        StayDecision, clock_lag, effective_settings, fill_forecasts, fill_readings,
-        replace_sentence, settings_of_controller,
+        ActingController, StayDecision, clock_lag, effective_settings, fill_forecasts,
+        fill_readings, replace_sentence, settings_of_controller,
     },
-    scale_target::ScaleUnavailable,
+    scale_target::{ScaleObject, ScaleUnavailable, scheduling_failure},
 };
+use hpa_metrics::StoredObject;
 use jiff::{SignedDuration, Timestamp};
 use kube::runtime::watcher;
+use serde_json::Value;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
@@ -39,10 +42,10 @@ use crate::{
 
 /// After a change, wait for this time, to send the changes that follow with it.
 const DEBOUNCE: Duration = Duration::from_millis(250);
-/// The longest time that the page waits for the first list of pods, and for that of events.
+/// The longest time that the page waits for each first list: that of pods, and that of events.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest time that a view waits for the controller's records, until the first outcome of a
-/// read. The page shows later ones when they arrive.
+/// The longest time that a view waits for the first outcome of a read of the controller's records.
+/// If the outcome arrives later, the view is sent again.
 const RECORDS_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest period at which the view is read again without a change. Metrics can't be watched.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -56,6 +59,44 @@ const UNKNOWN_PAST: &str = "Only the controller knows past recommendations and s
 /// the controller's.
 type RecordOutcome = Result<(ControllerRecords, SignedDuration), String>;
 
+/// A pod that matches the selector of the target.
+#[derive(Clone)]
+struct WatchedPod {
+    pod: Arc<Pod>,
+    /// See [`scheduling_failure`].
+    scheduling_failure: Option<String>,
+}
+
+impl WatchedPod {
+    fn decode(object: &StoredObject) -> Result<Self, String> {
+        let pod: Pod = decode(object)?;
+        let scheduling_failure =
+            if pod.unschedulable { scheduling_failure(&decode::<Value>(object)?) } else { None };
+        Ok(Self { pod: Arc::new(pod), scheduling_failure })
+    }
+}
+
+/// The decision of a view.
+#[derive(Default)]
+struct ViewDecision {
+    /// `None` if the user lacks a right that the decision needs, or if the object is undecodable.
+    report: Option<Report>,
+    /// A sentence about the right that the user lacks.
+    missing_right: Option<String>,
+    /// Sentences about what could not be read.
+    not_read: Vec<String>,
+}
+
+impl ViewDecision {
+    fn without_right(error: &dyn std::fmt::Display) -> Self {
+        let missing_right = format!(
+            "The decision isn't computed, because you lack a right: {error}. The page shows the \
+             controller's last report. The list and the conditions don't need the right."
+        );
+        Self { missing_right: Some(missing_right), ..Self::default() }
+    }
+}
+
 /// Watches an autoscaler while a page shows it.
 pub(crate) struct Detail {
     id: HpaKey,
@@ -64,7 +105,7 @@ pub(crate) struct Detail {
     /// The field selector of the events, and their informer.
     events: Option<(String, Informer<EventLine>)>,
     /// The label selector of the pods, and their informer. `None` without a usable selector.
-    pods: Option<(String, Informer<Pod>)>,
+    pods: Option<(String, Informer<WatchedPod>)>,
     /// The read of the controller's records that has not ended, if there is one.
     record_reads: JoinSet<RecordOutcome>,
     /// The outcome of a read that ended after a view without its records was sent.
@@ -182,29 +223,44 @@ impl Detail {
         if let Some(sentence) = shared_target(&entry, &self.board.others_of_target(&self.id)) {
             problems.push(sentence);
         }
-        let (mut past, mut missing) = self.read_past(&entry).await;
+        let (mut past, ahead, mut missing) = self.read_past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
-        // Keep the last known decision while the controller can't be read.
-        self.decided_at = decisions.last().map(|last| last.until).or(self.decided_at);
+        // Keep the last known decision while the controller can't be read, unless it was replaced.
+        let known = self.decided_at.filter(|_| !self.is_by_built_in(&entry));
+        self.decided_at = decisions.last().map(|last| last.until).or(known);
         let forecasts = past.forecasts.clone();
         problems.extend(past.status_write_error.take().map(|error| {
             format!("The controller can't store its status, so the conditions are old: {error}.")
         }));
         let doubt = self.doubt(&entry);
-        let (report, forbidden, not_read) = self.decide(&entry, past, doubt.clone()).await;
+        let has_record = past.settings.is_some();
+        let decision = self.decide(&entry, past, ahead, doubt.clone()).await;
+        let ViewDecision { mut report, missing_right, not_read } = decision;
         let has_failed =
             !not_read.is_empty() || report.as_ref().is_some_and(|report| report.error.is_some());
-        problems.extend(forbidden);
+        problems.extend(missing_right);
         missing.extend(not_read);
         if let (Some(report), Some(hpa)) = (&report, &entry.hpa)
             && let Some(sample) = Sample::from_report(report, hpa)
         {
-            self.board.record_sample(&self.id, sample);
+            let at = shifted(sample.at, ahead);
+            self.board.record_sample(&self.id, Sample { at, ..sample });
         }
         let events = self.watch_events(&entry).await;
         let has_failed = has_failed || events.problem().is_some();
         let are_events_known = events.are_known();
         missing.extend(events.problem().map(|text| format!("Events can't be read: {text}.")));
+        let mut lines = events.items.values();
+        if let Some(report) = report.as_mut().filter(|_| !has_record)
+            && lines.any(|line| line.reports_overwritten_scalings(shifted(now, -ahead)))
+        {
+            report.add_overwritten_scalings(MIN_OVERWRITTEN_SCALINGS);
+        }
+        if let Some(report) = &mut report
+            && let Some(clock) = self.board.wrong_clock(&self.id, &entry.controller, has_record)
+        {
+            report.sentence = format!("{}; {}", report.sentence, clock.clause);
+        }
         // Get the entry again: it has the sample of this decision now.
         let mut entry = self.board.get(&self.id).unwrap_or(entry);
         if let (None, Some(_), Some(doubt)) = (&report, &entry.hpa, doubt)
@@ -227,10 +283,17 @@ impl Detail {
         }
     }
 
-    /// Reads the controller's records, and adds their samples to the board. Also returns sentences
-    /// about what could not be read, or has not been read yet.
-    async fn read_past(&mut self, entry: &Entry) -> (ControllerRecords, Vec<String>) {
-        let none = |why: &str| (ControllerRecords::default(), vec![format!("{UNKNOWN_PAST}{why}")]);
+    /// Reads the controller's records, and adds their samples to the board. Also returns the lead
+    /// of the dashboard's clock over the controller's, by the records or else by the lease, and
+    /// sentences about what could not be read, or has not been read yet.
+    async fn read_past(
+        &mut self,
+        entry: &Entry,
+    ) -> (ControllerRecords, SignedDuration, Vec<String>) {
+        let wrong_clock = self.board.wrong_clock(&self.id, &entry.controller, false);
+        let ahead = -wrong_clock.map(|clock| clock.lead).unwrap_or_default();
+        let none =
+            |why: &str| (ControllerRecords::default(), ahead, vec![format!("{UNKNOWN_PAST}{why}")]);
         let Some(source) = self.cluster.options.records.clone() else { return none("") };
         let outcome = self.read_records(source, entry).await;
         self.had_record_outcome |= outcome.is_some();
@@ -251,12 +314,14 @@ impl Detail {
             decision.until = shifted(decision.until, ahead);
         }
         let unknown = past.history.is_none().then(|| UNKNOWN_PAST.to_owned());
-        (past, unknown.into_iter().collect())
+        (past, ahead, unknown.into_iter().collect())
     }
 
-    /// Returns the outcome of a late read of the controller's records, or else starts one. `None`
-    /// if it has not ended: views wait at most [`RECORDS_TIMEOUT`] before the first outcome, later
-    /// the timeout of a request, and none waits for a read that began before it.
+    /// Reads the controller's records. `None` if the read has not ended in time.
+    ///
+    /// If an earlier read ended late, returns its outcome. If it is still running, doesn't wait for
+    /// it. Otherwise starts a read, and waits at most [`RECORDS_TIMEOUT`] for the first outcome, or
+    /// the timeout of a request for a later one.
     async fn read_records(
         &mut self,
         source: Arc<dyn RecordSource>,
@@ -268,7 +333,7 @@ impl Detail {
         }
         let mut limit = Duration::ZERO;
         if self.record_reads.is_empty() {
-            // A view without the records would replace one that has them.
+            // Later views wait longer, because one without the records would replace one with them.
             let request_timeout = self.cluster.options.request_timeout;
             limit = if self.had_record_outcome { request_timeout } else { RECORDS_TIMEOUT };
             let (id, clock) = (self.id.clone(), self.cluster.options.clock.clone());
@@ -284,50 +349,83 @@ impl Detail {
         read.ok().flatten().and_then(Result::ok)
     }
 
-    /// Decides as the controller would. Returns the report, a sentence about a right that the user
-    /// lacks, and sentences about what could not be read. There is no report without the right, or
-    /// if the object is undecodable. `doubt` is the reason to doubt that a controller makes this
-    /// decision too.
+    /// Decides as the controller would, by its clock, of which the dashboard's is `ahead`. `doubt`
+    /// is the reason to doubt that a controller makes this decision too.
     async fn decide(
         &mut self,
         entry: &Entry,
         mut past: ControllerRecords,
+        ahead: SignedDuration,
         doubt: Option<String>,
-    ) -> (Option<Report>, Option<String>, Vec<String>) {
-        let Some(hpa) = &entry.hpa else { return (None, None, Vec::new()) };
-        let mut missing = Vec::new();
+    ) -> ViewDecision {
+        let Some(hpa) = &entry.hpa else { return ViewDecision::default() };
         let target = match self.cluster.targets.scale(hpa).await {
             // The user lacks the right, not the controller: the autoscaler doesn't fail.
             Err(ScaleUnavailable { error, is_forbidden: true, .. }) => {
-                return (None, Some(missing_right(&error)), missing);
+                return ViewDecision::without_right(&error);
             }
             target => target.map_err(|unavailable| unavailable.error),
         };
-        let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
-        let selector = scale.as_ref().ok().and_then(Scale::usable_selector);
+        let selector = target.as_ref().ok().and_then(|target| target.scale.usable_selector());
         let pods = self.watch_pods(selector.as_ref()).await;
         if let Some(error) = pods.forbidden_error() {
-            return (None, Some(missing_right(&error)), missing);
+            return ViewDecision::without_right(&error);
         }
-        missing.extend(pods.problem().map(|text| format!("Pods can't be read: {text}.")));
-        let pods: Vec<_> = pods.items.into_values().collect();
+        let mut not_read = Vec::new();
+        not_read.extend(pods.problem().map(|text| format!("Pods can't be read: {text}.")));
+        let inputs = self.inputs(entry, hpa, target, pods, &mut past).await;
+        let (mut readings, problems) = self.cluster.metrics.read(&inputs).await;
+        not_read.extend(problems.into_iter().map(|text| format!("Metrics can't be read: {text}.")));
+        // The clock of samples is mostly right. In a simulation, it lags like the controller's.
+        readings.set_clock_lead((-ahead).max(SignedDuration::ZERO));
+        // Samples can be newer than the start of the reads, so take the time again.
+        let now = shifted(self.cluster.options.clock.now(), -ahead);
+        let mut inputs = Inputs { readings, now, ..inputs };
+        fill_forecasts(&mut inputs, &past.forecasts);
+        let (values, errors) = (&past.values, past.errors.clone());
+        let filled = fill_readings(&mut inputs, values, past.are_values_current, errors);
+        if !filled.is_empty() {
+            not_read.push(format!(
+                "The value of {} is the last one that the controller read: it can't be read here, \
+                 or what was read here differs.",
+                filled.join(" and ")
+            ));
+        }
+        let mut report = self.explain(&inputs, &past, doubt).await;
+        report.remove_advice_about_old_status(entry.controller.at);
+        ViewDecision { report: Some(report), missing_right: None, not_read }
+    }
+
+    /// The inputs of the decision, without readings.
+    async fn inputs(
+        &self,
+        entry: &Entry,
+        hpa: &HorizontalPodAutoscaler,
+        target: Result<ScaleObject, ScaleReadError>,
+        pods: Objects<WatchedPod>,
+        past: &mut ControllerRecords,
+    ) -> Inputs {
+        let scheduling_failures = pods.items.iter().filter_map(|(name, watched)| {
+            Some((name.clone(), watched.scheduling_failure.clone()?))
+        });
+        let scheduling_failures = scheduling_failures.collect();
+        let pods: Vec<_> = pods.items.into_values().map(|watched| watched.pod.clone()).collect();
         let acting = self.board.acting_controller(&self.id, &entry.controller);
-        let flags = self.cluster.options.settings.clone();
-        let settings = effective_settings(flags, past.settings.take());
-        let settings =
-            settings_of_controller(settings, hpa, &self.cluster.options.setting_policy, acting);
-        let selected = match &target {
-            Ok(target) => self.cluster.targets.select_pods(hpa, &settings, target, pods).await,
-            Err(_) => SelectedPods::new(pods),
+        let options = &self.cluster.options;
+        let settings = effective_settings(options.settings.clone(), past.settings.take());
+        let settings = settings_of_controller(settings, hpa, &options.setting_policy, acting);
+        let targets = &self.cluster.targets;
+        let (selected, replica_failure) = match &target {
+            Ok(target) => (
+                targets.select_pods(hpa, &settings, target, pods).await,
+                targets.replica_failure(hpa, &target.scale).await,
+            ),
+            Err(_) => (SelectedPods::new(pods), None),
         };
         let autoscalers = self.selecting_autoscalers(entry, &selected.pods).await;
-        let replica_failure = match &scale {
-            Ok(scale) => self.cluster.targets.replica_failure(hpa, scale).await,
-            Err(_) => None,
-        };
-        let inputs = Inputs {
-            hpa: (**hpa).clone(),
-            scale,
+        Inputs {
+            hpa: hpa.clone(),
+            scale: target.map(|target| target.scale),
             settings,
             selected: SelectedPods {
                 autoscalers,
@@ -335,27 +433,13 @@ impl Detail {
                 bounds_conflict: entry.row.bounds_conflict.clone(),
                 sharing_target: self.board.others_of_target(&self.id),
                 replica_failure,
+                scheduling_failures,
                 ..selected
             },
             readings: Readings::new(),
             history: past.history.take(),
-            now: self.cluster.options.clock.now(),
-        };
-        let (readings, problems) = self.cluster.metrics.read(&inputs).await;
-        missing.extend(problems.into_iter().map(|text| format!("Metrics can't be read: {text}.")));
-        // Samples can be newer than the start of the reads, so take the time again.
-        let mut inputs = Inputs { readings, now: self.cluster.options.clock.now(), ..inputs };
-        fill_forecasts(&mut inputs, &past.forecasts);
-        let (values, errors) = (&past.values, past.errors.clone());
-        let filled = fill_readings(&mut inputs, values, past.are_values_current, errors);
-        if !filled.is_empty() {
-            missing.push(format!(
-                "The value of {} is the last one that the controller read: it can't be read here, \
-                 or what was read here differs.",
-                filled.join(" and ")
-            ));
+            now: options.clock.now(),
         }
-        (Some(self.explain(&inputs, &past, doubt).await), None, missing)
     }
 
     /// The report of the decision on these inputs. `past` has the controller's last decision.
@@ -371,17 +455,20 @@ impl Detail {
         let doubt = doubt.or(doubt_about_pods);
         let advice = self.cluster.metrics.advise(inputs).await;
         let mut report = inputs.report_with_advice(doubt.clone(), &advice);
+        // Without durations, because screen readers announce each change of the sentence.
+        report.sentence = report.sentence_without_durations();
         if advises_on_pods {
             report.advice.insert(0, StayDecision::ADVICE.to_owned());
         }
         for advice in &mut report.advice {
             *advice = self.cluster.metrics.fill_placeholders(advice);
         }
-        match (doubt, &past.current_decision) {
+        match (doubt, &past.decision_in_effect) {
             (Some(doubt), _) => {
                 report.sentence = with_doubt_first(&report.sentence, &doubt);
             }
-            // Because of its doubt, the page shows the state and desired replicas of the status.
+            // The report then has a doubt, so the page shows the state and desired replicas of the
+            // status.
             (None, Some(decision)) if !report.dry_run => {
                 replace_sentence(&mut report, decision, &past.errors);
             }
@@ -398,18 +485,24 @@ impl Detail {
             return idle;
         }
         let is_inactive = self.board.is_inactive();
+        let is_by_built_in = entry.controller.is_reference() || self.is_by_built_in(entry);
         let text = match self.decided_at {
             Some(at) if self.is_long_ago(at) => "the controller made its last decision long ago",
             Some(_) => return None,
             // The reference has no debug API, so only its lease shows whether it runs.
-            None if entry.controller.is_reference() || !is_inactive => return None,
+            None if is_by_built_in || !is_inactive => return None,
             None => "the controller may make no decisions",
         };
         Some(text.to_owned())
     }
 
-    /// Whether the time is so long ago that a controller whose last decision it was has probably
-    /// stopped deciding.
+    /// Whether kube-controller-manager acts on the autoscaler, as far as that can be read.
+    fn is_by_built_in(&self, entry: &Entry) -> bool {
+        let acting = self.board.acting_controller(&self.id, &entry.controller);
+        matches!(acting, ActingController::KubeControllerManager { .. })
+    }
+
+    /// Whether a controller with its last decision at this time has probably stopped deciding.
     fn is_long_ago(&self, at: Timestamp) -> bool {
         self.cluster.options.clock.now().duration_since(at)
             > inactivity_limit(self.cluster.options.sync_period)
@@ -425,14 +518,14 @@ impl Detail {
     }
 
     /// The pods that the selector selects.
-    async fn watch_pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {
+    async fn watch_pods(&mut self, selector: Option<&Selector>) -> Objects<WatchedPod> {
         let Some(selector) = selector.map(ToString::to_string) else {
             self.pods = None;
             return Objects::default();
         };
         let pods = self.cluster.core_api(&self.id.namespace, "Pod", "pods");
         watched_objects(&mut self.pods, selector, |selector| {
-            Informer::start(pods, watcher::Config::default().labels(selector), decode::<Pod>)
+            Informer::start(pods, watcher::Config::default().labels(selector), WatchedPod::decode)
         })
         .await
     }
@@ -464,14 +557,6 @@ fn with_doubt_first(sentence: &str, doubt: &str) -> String {
     let parts = sentence.rsplit_once(&format!("; {doubt}"));
     let (decision, end) = parts.unwrap_or((sentence, ""));
     format!("{doubt}; {decision}{end}")
-}
-
-/// A sentence about a right that the decision needs and the user lacks.
-fn missing_right(error: &dyn std::fmt::Display) -> String {
-    format!(
-        "The decision isn't computed, because you lack a right: {error}. The page shows the \
-         controller's last report. The list and the conditions don't need the right."
-    )
 }
 
 /// A sentence about other autoscalers of the same target, if there are any.

@@ -83,7 +83,7 @@ pub(super) enum ReadOutcome {
 }
 
 impl View {
-    /// A view of an autoscaler that doesn't exist.
+    /// A view without data. If it isn't changed, it says that the autoscaler doesn't exist.
     pub(super) fn empty(id: HpaKey, now: Timestamp) -> Self {
         Self { id, now, is_complete: true, ..Self::default() }
     }

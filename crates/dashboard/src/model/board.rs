@@ -20,7 +20,7 @@ use super::{
     sources::Sources,
     state::{BoardState, Changes, Update},
 };
-use crate::past::{AutoscalerStatusWriter, ControllerActivity};
+use crate::past::{AutoscalerStatusWriter, ControllerActivity, WrongClock};
 
 /// All autoscalers, with a version that increases with each change of the list or of an outage.
 pub(crate) struct Board {
@@ -215,6 +215,25 @@ impl Board {
         acting_controller(&self.state.read().rows.activity.acting, id, controller)
     }
 
+    /// The wrong clock of the controller that acts on an autoscaler. `controller` stored the status
+    /// last. `has_record` is whether the instance that answers has a record of the autoscaler.
+    pub(crate) fn wrong_clock(
+        &self,
+        id: &HpaKey,
+        controller: &StatusController,
+        has_record: bool,
+    ) -> Option<WrongClock> {
+        let state = self.state.read();
+        let activity = &state.rows.activity;
+        let acting = acting_controller(&activity.acting, id, controller);
+        let is_built_in = matches!(acting, ActingController::KubeControllerManager { .. });
+        let is_own = |clock: &&WrongClock| match &clock.manager {
+            Some(manager) => controller.name.as_ref() == Some(manager) && !is_built_in,
+            None => has_record,
+        };
+        activity.wrong_clock.as_ref().filter(is_own).cloned()
+    }
+
     /// Whether the controller makes no decisions, as far as that can be read.
     pub(crate) fn is_inactive(&self) -> bool {
         self.state.read().is_inactive()
@@ -281,8 +300,9 @@ impl Board {
         self.state.read().rows.entries.get(id).map(|entry| entry.version)
     }
 
-    /// The other autoscalers in the namespace that an autoscaler's controller handles, with their
-    /// names: all of the same API, and those of the other API whose status the controller stored.
+    /// The other autoscalers that an autoscaler's controller handles in its namespace, with their
+    /// names. These are all of the same API. Of the other API, they are those whose status the
+    /// controller stored.
     pub(crate) fn others_of_controller(
         &self,
         id: &HpaKey,
@@ -317,7 +337,7 @@ impl Board {
     }
 
     /// Sentences about inactive controllers, statuses that can't be stored or that several
-    /// controllers store, outages, and data that is not shown.
+    /// controllers store, a wrong clock, outages, and data that is not shown.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.state.read().problems()
     }

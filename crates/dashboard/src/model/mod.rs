@@ -1,4 +1,4 @@
-//! The data of the page. No module here does I/O or reads a clock.
+//! The data of the page. Its modules do no I/O and read no clock.
 
 mod board;
 mod outage;

@@ -18,7 +18,7 @@ use crate::past::{IdleAutoscaler, PastDecision, UnstoredStatus, shifted};
 pub(crate) enum RowState {
     /// No controller acts on the autoscaler, or maybe none.
     NotHandled,
-    /// The status reports stabilization, but its window has ended since.
+    /// The status reports stabilization, but is older than its window.
     OldStatus,
     #[serde(untagged)]
     Reported(State),
@@ -120,8 +120,16 @@ impl Row {
         }
     }
 
+    /// Adds that the target's scale is not read yet, if the row needs it.
+    pub(crate) fn add_unread_scale(&mut self) {
+        if self.needs_scale {
+            self.sentence.push_str("; the number of existing pods is not read yet");
+        }
+    }
+
     /// Sets the time at which the status was stored. If it says that stabilization holds the
-    /// replicas, the controller would have stored another one after the end of the window.
+    /// replicas, the controller stores another one after the end of the window, unless it was
+    /// restarted and its windows began again.
     pub(crate) fn set_status_time(
         &mut self,
         hpa: &HorizontalPodAutoscaler,
@@ -144,7 +152,7 @@ impl Row {
         if self.is_past_window(now) {
             self.state = RowState::OldStatus;
             self.sentence = format!(
-                "the status is from {}, and a stabilization window of {}s has ended since; before: \
+                "the status is from {}, longer ago than the stabilization window of {}s; before: \
                  {}",
                 format_time(stored_at),
                 window.as_secs(),

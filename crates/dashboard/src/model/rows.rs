@@ -23,15 +23,14 @@ use jiff::{SignedDuration, Timestamp};
 use super::{ObservedAutoscaler, Row, Sample, Series};
 use crate::past::ControllerActivity;
 
-/// The maximum number of samples of all autoscalers together, unless there are so many autoscalers
-/// that the minimum of [`SAMPLES_PER_AUTOSCALER`] exceeds it. A sample with two metrics has about
-/// 90 bytes.
-const MAX_SAMPLES: usize = 500_000;
-/// The bounds of the maximum number of samples of one autoscaler.
+/// The number of samples that all autoscalers share. Each may have an equal share, within
+/// [`SAMPLES_PER_AUTOSCALER`]. A sample with two metrics has about 90 bytes.
+const SHARED_SAMPLES: usize = 500_000;
+/// The bounds of one autoscaler's share of [`SHARED_SAMPLES`].
 const SAMPLES_PER_AUTOSCALER: std::ops::RangeInclusive<usize> = 60..=1000;
-/// If two times of an autoscaler's last decision differ by less than this, they are of the same
-/// decision. They are inexact, because they are computed from ages.
-const SAME_DECISION: SignedDuration = SignedDuration::from_secs(5);
+/// Two times of an autoscaler's last decision, or two leads of a clock, that differ by less than
+/// this count as equal. They are inexact, because they are computed from ages.
+const TIME_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 /// The number of deletions that are remembered. A reader that missed more gets all rows again.
 pub(super) const MAX_DELETIONS: usize = 1000;
 
@@ -98,7 +97,7 @@ impl Rows {
                     version: self.version,
                 };
                 let previous = self.entries.insert(id.clone(), entry);
-                self.remove_from_target(&id, previous.as_ref());
+                self.remove_from_index(&id, previous.as_ref());
             }
         }
     }
@@ -123,7 +122,7 @@ impl Rows {
         let previous = self.entries.remove(&id);
         let target_of = |entry: &Entry| entry.hpa.as_deref().map(TargetKey::new);
         if previous.as_ref().and_then(target_of) != Some(TargetKey::new(&hpa)) {
-            self.remove_from_target(&id, previous.as_ref());
+            self.remove_from_index(&id, previous.as_ref());
         }
         let has_same_uid = |entry: &Entry| {
             entry.hpa.as_ref().is_some_and(|old| old.metadata.uid == hpa.metadata.uid)
@@ -138,15 +137,18 @@ impl Rows {
             series.record(Sample::from_status(&hpa, now), capacity);
         }
         let settings = self.settings_of(&id, &hpa, &controller);
-        self.set_bounds(&id, &hpa, &settings, now);
-        let row = self.compute_row(&id, &hpa, &settings, &controller, scale.as_ref(), now);
+        self.index_by_target(&id, &hpa, &settings, now);
+        let mut row = self.compute_row(&id, &hpa, &settings, &controller, scale.as_ref(), now);
+        if scale_read_at.is_none() {
+            row.add_unread_scale();
+        }
         let hpa = Some(Arc::new(hpa));
         let entry = Entry { row, hpa, controller, settings, series, scale, scale_read_at, version };
         self.entries.insert(id, entry);
     }
 
     /// Updates the index by target for an autoscaler that appeared or changed.
-    fn set_bounds(
+    fn index_by_target(
         &mut self,
         id: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
@@ -161,7 +163,7 @@ impl Rows {
 
     /// Updates the index by target for an autoscaler that was deleted, can't be decoded anymore or
     /// has another target. `previous` is its entry before that, if it had one.
-    fn remove_from_target(&mut self, id: &HpaKey, previous: Option<&Entry>) {
+    fn remove_from_index(&mut self, id: &HpaKey, previous: Option<&Entry>) {
         let Some(hpa) = previous.and_then(|entry| entry.hpa.as_deref()) else { return };
         let target = TargetKey::new(hpa);
         self.by_target.remove(&target, id);
@@ -205,14 +207,16 @@ impl Rows {
             replica_failure: scale.and_then(|pods| pods.replica_failure.as_deref()),
             other_autoscalers: &others,
             bounds_conflict: conflict.as_deref(),
+            unschedulable_pods: self.activity.unschedulable.get(id).copied(),
             overwritten_scalings: self.activity.overwritten.get(id).copied().unwrap_or_default(),
             ..Surroundings::default()
         };
-        let ControllerActivity { overdue, unstored, idle, .. } = &self.activity;
+        let ControllerActivity { overdue, unstored, idle, recently_decided, .. } = &self.activity;
         let mut row = Row::new(id.clone(), hpa, settings, surroundings, now);
         row.undecided_since = overdue.get(id).copied();
         match idle.get(id) {
             Some(idle) => row.set_not_handled(idle),
+            None if recently_decided.contains(id) => {}
             None => row.set_status_time(hpa, settings, controller.at, now),
         }
         if let Some(unstored) = unstored.get(id) {
@@ -236,7 +240,7 @@ impl Rows {
         let Some(entry) = self.entries.get(id) else { return };
         let Some(hpa) = entry.hpa.clone() else { return };
         let settings = self.settings_of(id, &hpa, &entry.controller);
-        self.set_bounds(id, &hpa, &settings, now);
+        self.index_by_target(id, &hpa, &settings, now);
         if let Some(entry) = self.entries.get_mut(id) {
             entry.settings = settings;
         }
@@ -254,20 +258,29 @@ impl Rows {
         let Some(entry) = self.entries.get(id) else { return };
         let Some(hpa) = &entry.hpa else { return };
         let Entry { settings, controller, scale, .. } = entry;
-        let row = self.compute_row(id, hpa, settings, controller, scale.as_ref(), now);
+        let mut row = self.compute_row(id, hpa, settings, controller, scale.as_ref(), now);
+        if entry.scale_read_at.is_none() {
+            row.add_unread_scale();
+        }
         let version = self.version;
         if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.row != row) {
             (entry.row, entry.version) = (row, version);
         }
     }
 
-    /// Keeps the known times of overdue autoscalers that differ little, because each change of a
-    /// row is sent to all pages.
+    /// Keeps the known times of overdue autoscalers and the known clock of the controller if they
+    /// differ little, because each change is sent to all pages.
     pub(super) fn keep_known_times(&self, activity: &mut ControllerActivity) {
         for (id, since) in &mut activity.overdue {
             let known = self.activity.overdue.get(id).copied();
-            let known = known.filter(|known| known.duration_since(*since).abs() < SAME_DECISION);
+            let known = known.filter(|known| known.duration_since(*since).abs() < TIME_TOLERANCE);
             *since = known.unwrap_or(*since);
+        }
+        if let (Some(known), Some(new)) = (&self.activity.wrong_clock, &mut activity.wrong_clock)
+            && known.manager == new.manager
+            && (known.lead - new.lead).abs() < TIME_TOLERANCE
+        {
+            new.clone_from(known);
         }
     }
 
@@ -288,10 +301,12 @@ impl Rows {
         let replaced: Vec<HpaKey> = replaced.collect();
         let mut changed: HashSet<HpaKey> = self.past_window(now).into_iter().collect();
         for one in [&self.activity, &activity] {
-            let ControllerActivity { idle, overdue, unstored, overwritten, .. } = one;
-            let ids = idle.keys().chain(overdue.keys()).chain(unstored.keys());
-            changed.extend(ids.chain(overwritten.keys()).cloned());
+            let ids = one.idle.keys().chain(one.overdue.keys()).chain(one.unstored.keys());
+            let ids = ids.chain(one.overwritten.keys()).chain(one.unschedulable.keys());
+            changed.extend(ids.cloned());
         }
+        let decided = &self.activity.recently_decided;
+        changed.extend(decided.symmetric_difference(&activity.recently_decided).cloned());
         self.activity = activity;
         for id in &replaced {
             self.resolve_settings(id, now);
@@ -313,7 +328,7 @@ impl Rows {
     /// rows of other autoscalers may depend on it.
     pub(super) fn delete(&mut self, id: &HpaKey) {
         let Some(entry) = self.entries.remove(id) else { return };
-        self.remove_from_target(id, Some(&entry));
+        self.remove_from_index(id, Some(&entry));
         self.deleted.push_back((self.version, id.clone()));
         while self.deleted.len() > MAX_DELETIONS {
             if let Some((version, _)) = self.deleted.pop_front() {
@@ -325,7 +340,7 @@ impl Rows {
     /// The maximum number of samples of one autoscaler. It is smaller if there are many
     /// autoscalers.
     pub(super) fn capacity(&self) -> usize {
-        (MAX_SAMPLES / self.entries.len().max(1))
+        (SHARED_SAMPLES / self.entries.len().max(1))
             .clamp(*SAMPLES_PER_AUTOSCALER.start(), *SAMPLES_PER_AUTOSCALER.end())
     }
 
@@ -368,13 +383,14 @@ impl Rows {
 }
 
 /// The controller that acts on an autoscaler whose status `controller` stored last. `acting` has
-/// the known controllers by field manager.
+/// the known controllers by namespace and field manager.
 pub(super) fn acting_controller(
-    acting: &BTreeMap<String, ActingController>,
+    acting: &BTreeMap<(Arc<str>, String), ActingController>,
     id: &HpaKey,
     controller: &StatusController,
 ) -> ActingController {
     let manager = controller.name.as_ref().filter(|_| id.api == AutoscalerApi::Core);
-    let known = manager.and_then(|manager| acting.get(manager)).copied();
+    let writer = manager.map(|manager| (id.namespace.clone(), manager.clone()));
+    let known = writer.and_then(|writer| acting.get(&writer)).copied();
     known.unwrap_or_else(|| ActingController::of_status(controller.is_reference()))
 }

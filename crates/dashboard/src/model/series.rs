@@ -33,12 +33,12 @@ impl Unit {
         if target.is_some_and(|target| target.average_utilization.is_some()) {
             Self::Percent
         } else {
-            Self::for_samples(spec)
+            Self::for_pods(spec)
         }
     }
 
     /// The unit of a pod's sample: an amount, even if the target is a utilization.
-    fn for_samples(spec: &MetricSpec) -> Self {
+    fn for_pods(spec: &MetricSpec) -> Self {
         let is_resource = spec.resource.is_some() || spec.container_resource.is_some();
         match (is_memory(spec), is_resource) {
             (true, _) => Self::Bytes,
@@ -54,6 +54,7 @@ impl Unit {
 pub(crate) struct MetricLine {
     pub(crate) name: String,
     pub(crate) unit: Unit,
+    /// The unit of the values of single pods.
     pub(crate) sample_unit: Unit,
     #[serde(rename = "targetMilli")]
     pub(crate) target: Option<MilliValue>,
@@ -160,7 +161,7 @@ impl Series {
         let metrics = specs.iter().enumerate().map(|(index, spec)| MetricLine {
             name: metric_name(specs, index),
             unit: Unit::new(spec),
-            sample_unit: Unit::for_samples(spec),
+            sample_unit: Unit::for_pods(spec),
             target: target_value(spec),
         });
         let metrics: Vec<_> = metrics.collect();

@@ -74,6 +74,8 @@ impl BoardState {
             let failed_writes = self.rows.failed_status_writes();
             problems.extend(self.rows.activity.inactivity.clone());
             problems.extend(failed_writes.map(|failed| format!("Statuses may be old: {failed}.")));
+            let wrong_clock = self.rows.activity.wrong_clock.as_ref();
+            problems.extend(wrong_clock.map(|clock| clock.sentence.clone()));
             problems.extend_from_slice(&self.rows.activity.status_problems);
         }
         let outages = self.sources.outages().into_iter();

@@ -137,18 +137,6 @@ fn load_is_the_largest_ratio_of_value_to_target() {
     assert_eq!(row.sentence, sentence);
 }
 
-#[rstest]
-#[case("core/shop/web", true)]
-#[case("custom/shop/web", true)]
-#[case("other/shop/web", false)]
-#[case("core/shop", false)]
-#[case("core//web", false)]
-#[case("core/shop/web/x", false)]
-fn only_valid_identity_is_parsed_and_printed_unchanged(#[case] text: &str, #[case] is_valid: bool) {
-    let parsed = HpaKey::parse_id(text).map(|id| serde_json::to_value(id).unwrap());
-    assert_eq!(parsed, is_valid.then(|| json!(text)));
-}
-
 /// An autoscaler whose target has its name.
 fn observed(name: &str, status: Value) -> ObservedAutoscaler {
     let mut hpa = hpa(status);
@@ -335,10 +323,16 @@ fn status_that_is_older_than_its_stabilization_window_is_old() {
     assert_eq!(row(), stored);
     board.set_activity(ControllerActivity::default(), at(1361));
     let expected = format!(
-        "the status is from 1970-01-01T00:16:40Z, and a stabilization window of 300s has ended \
-         since; before: {}",
+        "the status is from 1970-01-01T00:16:40Z, longer ago than the stabilization window of \
+         300s; before: {}",
         stored.sentence
     );
+    assert_eq!((row().state, row().sentence), (RowState::OldStatus, expected.clone()));
+    let recently_decided = [id("a")].into();
+    let decided = ControllerActivity { recently_decided, ..ControllerActivity::default() };
+    board.set_activity(decided, at(1362));
+    assert_eq!((row().state, row().sentence), (stored.state, stored.sentence));
+    board.set_activity(ControllerActivity::default(), at(1363));
     assert_eq!((row().state, row().sentence), (RowState::OldStatus, expected));
 }
 
@@ -541,7 +535,7 @@ fn row_has_the_settings_that_the_controller_applies() {
     let sentence = || board.get(&id("web")).unwrap().row.sentence;
     assert!(sentence().contains("hpa-rs would apply the setting bounds"), "{}", sentence());
     let set_acting = |manager: &str, acting: ActingController| {
-        let acting = [(manager.to_owned(), acting)].into();
+        let acting = [((id("web").namespace, manager.to_owned()), acting)].into();
         board.set_activity(ControllerActivity { acting, ..ControllerActivity::default() }, at(0));
     };
     let built_in =

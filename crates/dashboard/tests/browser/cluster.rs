@@ -64,6 +64,11 @@ impl Cluster {
         Self { testbed, url: dashboard.url(), metrics, faults, _dashboard: dashboard }
     }
 
+    /// The address of the page without the token.
+    pub(crate) fn origin(&self) -> &str {
+        self.url.split("/?").next().expect("an origin")
+    }
+
     /// Adds autoscalers whose pages differ most from that of `web`: `failing`, `paused` and `new`.
     pub(crate) fn add_unusual_autoscalers(&self) {
         let lost = json!({ "type": "AbleToScale", "status": "False", "reason": "FailedGetScale",

@@ -18,12 +18,12 @@ use crate::{
     EXPLAINED, LOADED, assert_no_errors,
     chromium::{Tab, find_program},
     cluster::Cluster,
-    text,
+    set_filter, text,
 };
 
 /// A controller that forecasts the load of the first metric, three minutes ahead.
 struct Forecaster {
-    last_decision: SignedDuration,
+    decision_age: SignedDuration,
 }
 
 #[async_trait]
@@ -35,7 +35,7 @@ impl RecordSource for Forecaster {
         _: Option<Timestamp>,
     ) -> Result<ControllerRecords, String> {
         let now = Timestamp::now();
-        let until = now - self.last_decision;
+        let until = now - self.decision_age;
         let decision = PastDecision {
             from: until,
             until,
@@ -55,7 +55,7 @@ impl RecordSource for Forecaster {
         _: &[AutoscalerStatusWriter],
         limit: SignedDuration,
     ) -> ControllerActivity {
-        let is_inactive = self.last_decision > limit;
+        let is_inactive = self.decision_age > limit;
         let inactivity = is_inactive.then(|| "No controller makes decisions.".to_owned());
         ControllerActivity { inactivity, ..ControllerActivity::default() }
     }
@@ -99,9 +99,9 @@ fn point(now: Timestamp, minute: i32) -> ForecastPoint {
     }
 }
 
-/// Opens the page of `shop/web`, whose controller made its last decision this long ago.
-async fn open_detail(tab: &mut Tab, last_decision: SignedDuration) -> Cluster {
-    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(Forecaster { last_decision }));
+/// Opens the page of `shop/web`. `decision_age` is the age of the controller's last decision.
+async fn open_detail(tab: &mut Tab, decision_age: SignedDuration) -> Cluster {
+    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(Forecaster { decision_age }));
     let cluster = Cluster::with_options(0, Options { records, ..Options::default() }).await;
     tab.set_appearance(1280, 1000, "light").await;
     tab.open(&cluster.url, LOADED).await;
@@ -163,9 +163,7 @@ async fn inactive_controller_is_marked_on_the_page_and_in_the_list() {
     tab.wait_for(&format!("{state}.startsWith('Last reported: ')")).await;
     tab.evaluate("document.querySelector('#back').click()").await;
     tab.wait_for("!document.getElementById('list').hidden").await;
-    let filter = "(() => { const query = document.getElementById('query'); query.value = 'none';
-        query.dispatchEvent(new Event('input')); })()";
-    tab.evaluate(filter).await;
+    set_filter(&mut tab, "none").await;
     let problems = text(&mut tab, "problems").await;
     let note = "The filter doesn't apply to these problems: they concern all autoscalers.";
     assert!(problems.ends_with(note), "{problems}");
@@ -194,7 +192,7 @@ async fn page_of_an_absent_autoscaler_has_no_panels() {
 }
 
 #[tokio::test]
-async fn texts_of_unknown_times_and_of_settings_are_exact() {
+async fn missing_time_is_named_and_settings_break_after_separators() {
     let Some(program) = find_program() else { return };
     let cluster = Cluster::new(0).await;
     let mut tab = Tab::new(&program).await;

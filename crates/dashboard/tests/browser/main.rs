@@ -36,6 +36,10 @@ const LOADED: &str = "document.querySelectorAll('#autoscalers tbody tr').length 
 /// The page of an autoscaler has pods and events.
 const EXPLAINED: &str = "document.querySelectorAll('#metrics tbody tr').length > 4
     && document.querySelectorAll('#events tr').length > 1";
+/// The page of an autoscaler has facts, conditions and a sentence.
+const DECIDED: &str = "document.querySelectorAll('#facts dd').length > 0
+    && document.querySelectorAll('#conditions li').length > 0
+    && !document.querySelector('#detail-sentence').textContent.startsWith('Reading')";
 
 async fn shown_names(tab: &mut Tab) -> Vec<String> {
     let names = "[...document.querySelectorAll('#autoscalers tbody th.name')].map((cell) => cell.textContent)";
@@ -47,6 +51,15 @@ async fn shown_names(tab: &mut Tab) -> Vec<String> {
 async fn text(tab: &mut Tab, id: &str) -> String {
     let text = tab.evaluate(&format!("document.getElementById('{id}').innerText")).await;
     text.as_str().expect("a text").to_owned()
+}
+
+/// Types the filter of the list.
+async fn set_filter(tab: &mut Tab, filter: &str) {
+    let input = format!(
+        "(() => {{ const query = document.getElementById('query'); query.value = '{filter}';
+            query.dispatchEvent(new Event('input')); }})()"
+    );
+    tab.evaluate(&input).await;
 }
 
 fn assert_no_errors(tab: &Tab) {
@@ -105,11 +118,7 @@ async fn list_can_be_used_by_keyboard_and_shows_changes() {
     tab.wait_for("!document.getElementById('list').hidden").await;
     assert_eq!(shown_names(&mut tab).await, ["web"]);
     // Clear the filter, and sort by name in both orders.
-    tab.evaluate(
-        "byQuery = document.getElementById('query'); byQuery.value = '';
-        byQuery.dispatchEvent(new Event('input'))",
-    )
-    .await;
+    set_filter(&mut tab, "").await;
     for order in ["ascending", "descending"] {
         tab.evaluate("document.querySelector('#columns .name button').click()").await;
         let sort = "document.querySelector('#columns .name').getAttribute('aria-sort')";
@@ -169,11 +178,11 @@ async fn page_of_an_autoscaler_has_its_decision_and_shows_changes() {
     // Moving the pointer over a chart must not cause an error.
     let moved = json!({ "type": "mouseMoved", "x": 200, "y": 500 });
     tab.call("Input.dispatchMouseEvent", moved).await;
-    // Change the metrics, then delete the autoscaler.
+    // Change the metrics, then delete the autoscaler and create it again.
     cluster.metrics.set_cpu_percent(90);
     let mut web = cluster.testbed.hpa("web").expect("the autoscaler");
     web["status"]["desiredReplicas"] = json!(6);
-    cluster.testbed.apply_all([web]);
+    cluster.testbed.apply_all([web.clone()]);
     tab.wait_for(
         "document.getElementById('detail-sentence').textContent.startsWith('Scales from 5 to 6')",
     )
@@ -184,6 +193,8 @@ async fn page_of_an_autoscaler_has_its_decision_and_shows_changes() {
         .expect("deleted");
     tab.wait_for("document.getElementById('detail-sentence').textContent.includes('There is no autoscaler web in ')")
         .await;
+    cluster.testbed.apply_all([web]);
+    tab.wait_for("document.querySelectorAll('#metrics tbody tr').length > 4").await;
     assert_no_errors(&tab);
 }
 
@@ -205,7 +216,7 @@ async fn event_with_long_words_does_not_hide_the_messages() {
     cluster.add_event_with_long_words(5000);
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
-    let origin = cluster.url.split("/?").next().expect("an origin").to_owned();
+    let origin = cluster.origin();
     let ready = "document.querySelectorAll('#events tbody tr').length === 2";
     tab.open(&format!("{origin}/?autoscaler={NAMESPACE}/web"), ready).await;
     let events = text(&mut tab, "events").await;
@@ -226,7 +237,7 @@ async fn unread_events_and_decision_are_shown_as_not_known() {
     cluster.forbid("events");
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
-    let origin = cluster.url.split("/?").next().expect("an origin").to_owned();
+    let origin = cluster.origin();
     tab.open(&format!("{origin}/?autoscaler=core/{NAMESPACE}/web"), DECIDED).await;
     let events = text(&mut tab, "events").await;
     assert_eq!(events, "Not known: the events have not been read.");
@@ -241,7 +252,7 @@ async fn address_without_an_api_means_the_core_api() {
     let cluster = Cluster::new(0).await;
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
-    let origin = cluster.url.split("/?").next().expect("an origin").to_owned();
+    let origin = cluster.origin();
     tab.open(&format!("{origin}/?autoscaler={NAMESPACE}/web"), EXPLAINED).await;
     assert_eq!(text(&mut tab, "detail-title").await, format!("{NAMESPACE}/web"));
     let refused = "document.getElementById('detail-sentence').textContent
@@ -310,8 +321,7 @@ async fn list_of_five_thousand_has_only_rows_near_the_window() {
     // The first load includes the dashboard's own first list. The second load is measured.
     let loaded = format!("document.getElementById('count').textContent === '{COUNT} autoscalers'");
     tab.open(&cluster.url, &loaded).await;
-    let address = cluster.url.split('?').next().expect("an address").to_owned();
-    tab.open(&address, &loaded).await;
+    tab.open(cluster.origin(), &loaded).await;
     let painted = "new Promise((resolve) => requestAnimationFrame(() =>
         requestAnimationFrame(() => resolve(performance.now()))))";
     let milliseconds = tab.evaluate(painted).await.as_f64().expect("a number");
@@ -364,11 +374,6 @@ async fn violations(tab: &mut Tab, axe: &str) -> Vec<String> {
     found.map(|violation| violation.as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// The page of an autoscaler has facts, conditions and a sentence.
-const DECIDED: &str = "document.querySelectorAll('#facts dd').length > 0
-    && document.querySelectorAll('#conditions li').length > 0
-    && !document.querySelector('#detail-sentence').textContent.startsWith('Reading')";
-
 /// Checks the current page at each width and in both themes: it must not be wider than the window,
 /// and `axe`, if given, must find no serious violation. Saves screenshots.
 async fn check_appearance(tab: &mut Tab, part: &str, axe: Option<&str>) {
@@ -403,7 +408,7 @@ async fn pages_are_accessible_in_both_themes_and_at_all_widths() {
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
     check_appearance(&mut tab, "list", axe).await;
-    let origin = cluster.url.split("/?").next().expect("an origin").to_owned();
+    let origin = cluster.origin();
     for (name, ready) in
         [("web", EXPLAINED), ("failing", DECIDED), ("paused", DECIDED), ("new", DECIDED)]
     {
@@ -459,7 +464,7 @@ async fn list_that_was_never_read_is_not_shown_as_empty() {
     let mut tab = Tab::new(&program).await;
     tab.open(&dashboard.url(), &format!("{STATE} === 'unread'")).await;
     assert_eq!(text(&mut tab, "count").await, "No autoscaler could be read");
-    assert!(tab.evaluate("document.getElementById('age').hidden").await == true);
+    assert_eq!(tab.evaluate("document.getElementById('age').hidden").await, true);
     check_appearance(&mut tab, "never-read", None).await;
 }
 

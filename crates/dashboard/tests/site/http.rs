@@ -12,8 +12,8 @@ use tokio::{
 /// The timeout of each wait: more than ten times the expected duration.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The address of the server, with a token and a cookie that it accepts.
-pub(crate) struct Page {
+/// A client of the dashboard, with a token and a cookie that it accepts.
+pub(crate) struct HttpClient {
     pub(crate) host: String,
     pub(crate) token: String,
     pub(crate) cookie: String,
@@ -32,19 +32,19 @@ impl Response {
     }
 }
 
-impl Page {
+impl HttpClient {
     /// Exchanges the token of the printed address for a cookie.
     pub(crate) async fn open(url: &str) -> Self {
         let (host, token) = url
             .strip_prefix("http://")
             .and_then(|rest| rest.split_once("/?token="))
             .expect("a URL");
-        let page = Self { host: host.to_owned(), token: token.to_owned(), cookie: String::new() };
-        let response = page.request("GET", &format!("/?token={token}"), host, "").await;
+        let client = Self { host: host.to_owned(), token: token.to_owned(), cookie: String::new() };
+        let response = client.request("GET", &format!("/?token={token}"), host, "").await;
         assert_eq!((response.status, response.header("location")), (303, Some("/")));
         let cookie = response.header("set-cookie").expect("a cookie");
         let cookie = cookie.split(';').next().expect("a pair").to_owned();
-        Self { cookie, ..page }
+        Self { cookie, ..client }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Response {

@@ -1,9 +1,15 @@
-//! A controller that makes no decisions.
+//! Controllers that made their last decision long ago, or whose debug API doesn't answer.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
-use hpa_controller::{HpaKey, debug::DecisionSample};
+use hpa_controller::{
+    HpaKey,
+    debug::{ActingController, DecisionSample},
+};
 use hpa_dashboard::{
     AutoscalerStatusWriter, ControllerActivity, ControllerRecords, IdleAutoscaler, Options,
     PastDecision, RecordSource,
@@ -15,23 +21,29 @@ use tokio::sync::Notify;
 
 use crate::{Cluster, hpa, options};
 
-/// A controller that makes no decisions.
-struct InactiveController {
-    /// The age of its last decision. `None` if its debug API doesn't answer.
+/// A controller whose last decision has a fixed age.
+#[derive(Default)]
+struct AgedController {
+    /// `None` if its debug API doesn't answer.
     age: Option<SignedDuration>,
+    /// Whether its debug API doesn't answer any more.
+    has_stopped: Arc<AtomicBool>,
     /// Whether the leases show that no controller acts on `web`.
     is_idle: bool,
+    /// Whether they show that kube-controller-manager has replaced `hpa-controller`.
+    is_replaced: bool,
 }
 
 #[async_trait]
-impl RecordSource for InactiveController {
+impl RecordSource for AgedController {
     async fn records(
         &self,
         _: &HpaKey,
         _: Option<&str>,
         _: Option<Timestamp>,
     ) -> Result<ControllerRecords, String> {
-        let age = self.age.ok_or("nothing answers")?;
+        let age = self.age.filter(|_| !self.has_stopped.load(Ordering::Relaxed));
+        let age = age.ok_or("nothing answers")?;
         // The controller's clock is an hour behind the dashboard's.
         let now = Timestamp::now() - SignedDuration::from_hours(1);
         let until = now - age;
@@ -59,20 +71,23 @@ impl RecordSource for InactiveController {
         let sentence = || format!("No controller makes decisions ({} statuses).", writers.len());
         let overdue = |age| (web.clone(), Timestamp::now() - age);
         let idle = IdleAutoscaler { clause, reason: "no lease was found".to_owned() };
+        let writer = (web.namespace.clone(), "hpa-controller".to_owned());
+        let built_in = ActingController::KubeControllerManager { is_built_in_writer: false };
         ControllerActivity {
             inactivity: is_inactive.then(sentence),
             overdue: self.age.filter(|age| *age > limit).map(overdue).into_iter().collect(),
             idle: self.is_idle.then(|| (web.clone(), idle)).into_iter().collect(),
+            acting: self.is_replaced.then_some((writer, built_in)).into_iter().collect(),
             ..ControllerActivity::default()
         }
     }
 }
 
 async fn start_cluster(age: Option<SignedDuration>) -> Cluster {
-    start(InactiveController { age, is_idle: false }).await
+    start(AgedController { age, ..AgedController::default() }).await
 }
 
-async fn start(controller: InactiveController) -> Cluster {
+async fn start(controller: AgedController) -> Cluster {
     let records: Arc<dyn RecordSource> = Arc::new(controller);
     Cluster::start(&[], Options { records: Some(records), ..options() }).await
 }
@@ -124,9 +139,59 @@ async fn inactive_controller_makes_a_scaling_doubtful() {
     }
 }
 
+/// The instance at `--controller-url` was stopped on purpose.
+#[tokio::test]
+async fn silent_instance_is_no_doubt_once_the_built_in_controller_has_replaced_it() {
+    let cluster = start_replaced(AgedController::default()).await;
+    cluster.metrics.set_cpu_percent(180);
+    let has_no_doubt = |view: &Value| {
+        let sentence = view["report"]["sentence"].as_str().unwrap_or_default();
+        view["report"]["scaleTo"] == 8 && !sentence.contains("the controller may")
+    };
+    cluster.open_detail("web").await.until(has_no_doubt).await;
+}
+
+/// The page is open while the instance is stopped.
+#[tokio::test]
+async fn last_decision_of_a_stopped_and_replaced_instance_is_no_doubt() {
+    let age = Some(SignedDuration::from_secs(190));
+    let has_stopped = Arc::new(AtomicBool::new(false));
+    let controller =
+        AgedController { age, has_stopped: has_stopped.clone(), ..AgedController::default() };
+    let cluster = start_replaced(controller).await;
+    cluster.metrics.set_cpu_percent(180);
+    let mut detail = cluster.open_detail("web").await;
+    let has_doubt = |view: &Value| {
+        let sentence = view["report"]["sentence"].as_str().unwrap_or_default();
+        view.get("lastDecision").is_some() && sentence.contains("made its last decision long ago")
+    };
+    detail.until(has_doubt).await;
+    has_stopped.store(true, Ordering::Relaxed);
+    let view = detail.until(|view| view.get("lastDecision").is_none()).await;
+    assert_eq!(view["report"]["scaleTo"], 8);
+    let sentence = view["report"]["sentence"].as_str().expect("a sentence");
+    let has_doubt = sentence.contains("long ago") || sentence.contains("the controller may");
+    assert!(!has_doubt, "{sentence}");
+}
+
+/// Starts a cluster in which kube-controller-manager has replaced the controller that stored the
+/// status of `web`, and waits until the dashboard knows this.
+async fn start_replaced(controller: AgedController) -> Cluster {
+    let cluster = start(AgedController { is_replaced: true, ..controller }).await;
+    cluster.open_list().await.until(|changes| changes["inactive"] == true).await;
+    let mut web = cluster.testbed.hpa("web").expect("an autoscaler");
+    web["metadata"]["managedFields"] = json!([{
+        "manager": "hpa-controller", "operation": "Update", "subresource": "status",
+        "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
+        "time": "2026-01-01T00:00:00Z",
+    }]);
+    cluster.testbed.apply_all([web]);
+    cluster
+}
+
 #[tokio::test]
 async fn page_says_first_that_no_controller_acts() {
-    let cluster = start(InactiveController { age: None, is_idle: true }).await;
+    let cluster = start(AgedController { is_idle: true, ..AgedController::default() }).await;
     let first = "No controller acts on this autoscaler; ";
     let starts = |view: &Value| {
         view["report"]["sentence"].as_str().is_some_and(|sentence| sentence.starts_with(first))
@@ -209,7 +274,7 @@ async fn row_has_the_time_of_the_last_decision_if_that_is_old() {
         ages[0].1.as_ref().is_some_and(Value::is_string) && ages[1].1.is_some()
     })
     .await;
-    assert_eq!(ages[1].1, Some(Value::Null), "another one");
+    assert_eq!(ages[1].1, Some(Value::Null), "only web is overdue");
     let since: Timestamp =
         ages[0].1.as_ref().and_then(Value::as_str).expect("a time").parse().expect("a time");
     let age = Timestamp::now().duration_since(since).as_secs();

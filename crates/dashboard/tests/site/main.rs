@@ -5,30 +5,19 @@
 mod http;
 mod inactivity;
 mod outage;
+mod records;
 mod rows;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
-use hpa_calc::{
-    History, Inputs, MetricsApi, MilliValue, ReadError, Reading, Readings, Settings,
-    history::Recommendation,
-};
-use hpa_controller::{
-    HpaKey,
-    debug::{DecisionSample, LastDecision, StayDecision},
-    k8s::{ClientLimits, Clients},
-};
-use hpa_dashboard::{
-    ControllerRecords, Dashboard, DecisionMetrics, Options, PastDecision, RecordSource,
-};
+use hpa_controller::k8s::{ClientLimits, Clients};
+use hpa_dashboard::{Dashboard, Options};
 use hpa_testbed::{Config, Fault, Faults, Testbed};
 use hpa_tests::harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 
-use self::http::{Page, Stream};
+use self::http::{HttpClient, Stream};
 
 /// The interval between reads of the metrics.
 const SYNC_PERIOD: Duration = Duration::from_secs(2);
@@ -38,7 +27,7 @@ struct Cluster {
     testbed: Testbed,
     metrics: Arc<SettableMetrics>,
     faults: Arc<Faults>,
-    page: Page,
+    client: HttpClient,
     dashboard: Dashboard,
 }
 
@@ -101,12 +90,12 @@ impl Cluster {
         testbed.apply_all([with_status(hpa("web"), 4, 4)]);
         let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
         let dashboard = Dashboard::start(&clients, options).await.expect("a port");
-        let page = Page::open(&dashboard.url()).await;
-        Self { testbed, metrics, faults: injected, page, dashboard }
+        let client = HttpClient::open(&dashboard.url()).await;
+        Self { testbed, metrics, faults: injected, client, dashboard }
     }
 
     async fn open_list(&self) -> Stream {
-        self.page.stream("/api/autoscalers").await
+        self.client.stream("/api/autoscalers").await
     }
 
     /// A `SuccessfulRescale` event about an autoscaler.
@@ -125,7 +114,7 @@ impl Cluster {
     }
 
     async fn open_detail(&self, name: &str) -> Stream {
-        self.page.stream(&format!("/api/autoscaler?id=core%2F{NAMESPACE}%2F{name}")).await
+        self.client.stream(&format!("/api/autoscaler?id=core%2F{NAMESPACE}%2F{name}")).await
     }
 }
 
@@ -136,9 +125,9 @@ async fn idle_connections_do_not_keep_the_page_out() {
     let mut list = cluster.open_list().await;
     let mut idle = Vec::new();
     for _ in 0..260 {
-        idle.push(TcpStream::connect(&cluster.page.host).await.expect("a server"));
+        idle.push(TcpStream::connect(&cluster.client.host).await.expect("a server"));
     }
-    assert_eq!(cluster.page.get("/").await.status, 200);
+    assert_eq!(cluster.client.get("/").await.status, 200);
     let oldest = timeout(Duration::from_secs(10), idle[0].read(&mut [0])).await;
     assert!(matches!(oldest, Ok(Ok(0) | Err(_))), "the oldest connection is closed");
     cluster.testbed.apply_all([with_status(hpa("late"), 4, 4)]);
@@ -148,34 +137,34 @@ async fn idle_connections_do_not_keep_the_page_out() {
 #[tokio::test]
 async fn requests_without_a_valid_token_are_refused() {
     let cluster = Cluster::new().await;
-    let (page, data) = (&cluster.page, "/api/autoscalers");
-    assert_eq!(page.get("/").await.status, 200);
+    let (client, data) = (&cluster.client, "/api/autoscalers");
+    assert_eq!(client.get("/").await.status, 200);
     for path in ["/", data, "/dashboard.js", "/api/about"] {
-        let anonymous = page.request("GET", path, &page.host, "").await;
+        let anonymous = client.request("GET", path, &client.host, "").await;
         assert_eq!(anonymous.status, 403, "{path}");
         assert!(!anonymous.text.contains("web"), "{}", anonymous.text);
-        let forged = format!("{}x", page.cookie);
-        assert_eq!(page.request("GET", path, &page.host, &forged).await.status, 403, "{path}");
+        let forged = format!("{}x", client.cookie);
+        assert_eq!(client.request("GET", path, &client.host, &forged).await.status, 403, "{path}");
     }
-    let refused = page.request("GET", "/?token=guess", &page.host, "").await;
+    let refused = client.request("GET", "/?token=guess", &client.host, "").await;
     assert_eq!((refused.status, refused.header("set-cookie")), (403, None));
-    let granted = page.get(&format!("/?autoscaler=core/shop/web&token={}", page.token)).await;
+    let granted = client.get(&format!("/?autoscaler=core/shop/web&token={}", client.token)).await;
     assert_eq!(
         (granted.status, granted.header("location")),
         (303, Some("/?autoscaler=core/shop/web"))
     );
     // Only `/` accepts the token, in exchange for a cookie.
-    let path = format!("{data}?token={}", page.token);
-    assert_eq!(page.request("GET", &path, &page.host, "").await.status, 403);
+    let path = format!("{data}?token={}", client.token);
+    assert_eq!(client.request("GET", &path, &client.host, "").await.status, 403);
 }
 
 #[tokio::test]
 async fn host_names_other_than_loopback_are_refused() {
-    let page = &Cluster::new().await.page;
+    let client = &Cluster::new().await.client;
     for host in ["attacker.example", "127.0.0.1.attacker.example", "", "10.0.0.1"] {
-        let with_token = format!("/?token={}", page.token);
+        let with_token = format!("/?token={}", client.token);
         for path in ["/", "/api/about", &with_token] {
-            let refused = page.request("GET", path, host, &page.cookie).await;
+            let refused = client.request("GET", path, host, &client.cookie).await;
             assert_eq!(
                 (refused.status, refused.header("set-cookie")),
                 (421, None),
@@ -183,18 +172,18 @@ async fn host_names_other_than_loopback_are_refused() {
             );
         }
     }
-    assert_eq!(page.request("GET", "/", "localhost:1", &page.cookie).await.status, 200);
+    assert_eq!(client.request("GET", "/", "localhost:1", &client.cookie).await.status, 200);
 }
 
 #[tokio::test]
 async fn dashboard_is_read_only_and_its_responses_are_closed_to_other_sites() {
-    let page = &Cluster::new().await.page;
+    let client = &Cluster::new().await.client;
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
-        let response = page.request(method, "/api/about", &page.host, &page.cookie).await;
+        let response = client.request(method, "/api/about", &client.host, &client.cookie).await;
         assert_eq!(response.status, 405, "{method}");
     }
     for path in ["/", "/dashboard.js", "/api/about", "/missing"] {
-        let response = page.get(path).await;
+        let response = client.get(path).await;
         let policy = response.header("content-security-policy").expect("a policy");
         assert!(policy.starts_with("default-src 'none'; script-src 'self'; "), "{policy}");
         assert!(!policy.contains("unsafe"), "{policy}");
@@ -203,12 +192,12 @@ async fn dashboard_is_read_only_and_its_responses_are_closed_to_other_sites() {
         assert_eq!(response.header("cache-control"), Some("no-store"));
         assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
     }
-    assert_eq!(page.get("/missing").await.status, 404);
+    assert_eq!(client.get("/missing").await.status, 404);
     assert_eq!(
-        page.get("/dashboard.js").await.header("content-type"),
+        client.get("/dashboard.js").await.header("content-type"),
         Some("text/javascript; charset=utf-8")
     );
-    assert_eq!(page.get("/api/autoscaler?id=core/x").await.status, 400);
+    assert_eq!(client.get("/api/autoscaler?id=core/x").await.status, 400);
 }
 
 #[tokio::test]
@@ -274,13 +263,31 @@ async fn change_of_pods_events_or_status_updates_the_page() {
     cluster.testbed.apply_all([cluster.event("web", "New size: 5")]);
     detail.until(|view| view["events"][0]["message"] == "New size: 5").await;
     cluster.testbed.apply_all([with_status(hpa("web"), 4, 3)]);
-    // The state comes from the decision, not from the status.
+    // The state comes from the decision here, not from the status.
     let view = detail.until(|view| view["row"]["desired"] == 3).await;
     assert_eq!(view["row"]["state"], "steady");
-    // Unless stabilization, whose past is unknown, may have raised the replicas.
+    // If stabilization may have raised the replicas, the state comes from the status: the page
+    // doesn't know the past.
     cluster.testbed.apply_all([with_status(hpa("web"), 4, 6)]);
     let view = detail.until(|view| view["row"]["desired"] == 6).await;
     assert_eq!(view["row"]["state"], "scaling");
+}
+
+#[tokio::test]
+async fn pod_that_can_not_be_scheduled_has_the_message_of_the_scheduler() {
+    let cluster = Cluster::new().await;
+    let mut pod = objects::pod("web", 3);
+    let condition = json!({
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/5 nodes are available: 5 Insufficient cpu.",
+    });
+    pod["status"] = json!({ "phase": "Pending", "conditions": [condition] });
+    cluster.testbed.apply_all([pod]);
+    let clause = "; 1 of 4 pods can't be scheduled (0/5 nodes are available: 5 Insufficient cpu)";
+    let has_clause = |view: &Value| {
+        view["report"]["sentence"].as_str().is_some_and(|sentence| sentence.contains(clause))
+    };
+    cluster.open_detail("web").await.until(has_clause).await;
 }
 
 #[tokio::test]
@@ -331,210 +338,4 @@ async fn default_namespace_is_shown_if_listing_all_is_forbidden() {
     let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["isReading"] == false).await;
     assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(false)), "not shown");
-}
-
-/// A controller that recommended 4 replicas a minute ago.
-struct RecordingController;
-
-#[async_trait]
-impl RecordSource for RecordingController {
-    async fn records(
-        &self,
-        autoscaler: &HpaKey,
-        manager: Option<&str>,
-        after: Option<Timestamp>,
-    ) -> Result<ControllerRecords, String> {
-        if &*autoscaler.name != "web" {
-            return Err(format!("{autoscaler} is not handled"));
-        }
-        assert_eq!(manager, None, "the status was not stored by a controller");
-        let at = Timestamp::now() - SignedDuration::from_secs(60);
-        let recommendations = vec![Recommendation { replicas: 4, at }];
-        let history = Some(History { recommendations, ..History::default() });
-        let sample = DecisionSample {
-            at,
-            current: 3,
-            desired: Some(4),
-            proposed: Some(4),
-            values: vec![Some(80)],
-        };
-        let decision = PastDecision {
-            from: at,
-            until: at,
-            current: Some(3),
-            scaled_to: Some(4),
-            sentence: "cpu was high".to_owned(),
-        };
-        let samples = if after.is_none() { vec![sample] } else { Vec::new() };
-        let settings = Some(Settings::default().with(|settings| settings.tolerance = 0.5));
-        Ok(ControllerRecords {
-            history,
-            settings,
-            samples,
-            decisions: vec![decision],
-            ..ControllerRecords::default()
-        })
-    }
-}
-
-#[tokio::test]
-async fn recorded_past_is_shown_and_used_for_the_decision() {
-    let cluster =
-        Cluster::start(&[], Options { records: Some(Arc::new(RecordingController)), ..options() })
-            .await;
-    cluster.metrics.set_cpu_percent(10);
-    let mut detail = cluster.open_detail("web").await;
-    let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
-    assert_eq!(view["report"]["historyKnown"], true);
-    let sentence = view["report"]["sentence"].as_str().expect("a sentence");
-    assert!(sentence.contains("stays at 4: ") && sentence.contains("stabilization"), "{sentence}");
-    assert_eq!(view["decisions"][0]["sentence"], "cpu was high");
-    assert_eq!(view["report"]["metrics"][0]["tolerances"], json!([0.5, 0.5]));
-    let first = &view["series"]["samples"][0];
-    assert_eq!((&first[1], &first[3], &first[4]), (&json!(3), &json!(4), &json!([80_000])));
-    assert_eq!(view["missing"], json!([]));
-    cluster.testbed.apply_all([hpa("other")]);
-    let mut detail = cluster.open_detail("other").await;
-    let view = detail.until(|view| view["missing"] != json!([])).await;
-    assert!(view["missing"][0].as_str().is_some_and(|text| text.ends_with("is not handled.")));
-}
-
-/// A controller with the same records of each autoscaler.
-struct FixedRecords(ControllerRecords);
-
-#[async_trait]
-impl RecordSource for FixedRecords {
-    async fn records(
-        &self,
-        _autoscaler: &HpaKey,
-        _manager: Option<&str>,
-        _after: Option<Timestamp>,
-    ) -> Result<ControllerRecords, String> {
-        Ok(self.0.clone())
-    }
-}
-
-/// The metrics of an autoscaler with a schedule, whose value is 4.2.
-struct ScheduleMetrics;
-
-#[async_trait]
-impl DecisionMetrics for ScheduleMetrics {
-    async fn read(&self, _inputs: &Inputs) -> (Readings, Vec<String>) {
-        let mut readings = Readings::new();
-        readings.insert(0, Ok(Reading::Object(MilliValue::from_milli(4200).into())));
-        (readings, Vec::new())
-    }
-}
-
-/// Metrics that can't be read, with advice.
-struct AdvisedMetrics;
-
-#[async_trait]
-impl DecisionMetrics for AdvisedMetrics {
-    async fn read(&self, _inputs: &Inputs) -> (Readings, Vec<String>) {
-        let mut readings = Readings::new();
-        readings.insert(0, Err(ReadError::fetch(MetricsApi::Resource, "unknown")));
-        (readings, Vec::new())
-    }
-
-    async fn advise(&self, inputs: &Inputs) -> BTreeMap<usize, String> {
-        let failed = (0..2).filter(|index| matches!(inputs.readings.get(*index), Some(Err(_))));
-        failed.map(|index| (index, "Correct the name: --config FILE.".to_owned())).collect()
-    }
-
-    fn fill_placeholders(&self, advice: &str) -> String {
-        advice.replace("FILE", "rules.yaml")
-    }
-}
-
-#[tokio::test]
-async fn detail_has_the_advice_of_the_source_of_metrics() {
-    let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(AdvisedMetrics));
-    let cluster = Cluster::start(&[], Options { metrics, ..options() }).await;
-    let mut detail = cluster.open_detail("web").await;
-    let advice = "Correct the name: --config rules.yaml.";
-    let has_advice = |view: &Value| view["report"]["advice"].to_string().contains(advice);
-    detail.until(has_advice).await;
-}
-
-#[tokio::test]
-async fn decision_of_the_controller_is_shown_if_its_metrics_can_not_be_read_here() {
-    let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(AdvisedMetrics));
-    let clause = "stays at 4: cpu is at 50%".to_owned();
-    let current_decision = Some(LastDecision { clause, failure: None });
-    let errors = vec![None];
-    let records = ControllerRecords { current_decision, errors, ..ControllerRecords::default() };
-    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
-    let cluster = Cluster::start(&[], Options { metrics, records, ..options() }).await;
-    let mut detail = cluster.open_detail("web").await;
-    let view = detail.until(|view| view["report"] != Value::Null).await;
-    let expected =
-        "stays at 4: cpu is at 50%, as the controller decided last; cpu can't be read here";
-    assert_eq!(view["report"]["sentence"], expected);
-    assert_eq!(view["row"]["state"], "steady", "the state is that of the status");
-}
-
-#[tokio::test]
-async fn overwritten_scalings_are_on_the_page_of_the_autoscaler() {
-    let records = ControllerRecords { overwritten_scalings: 3, ..ControllerRecords::default() };
-    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
-    let cluster = Cluster::start(&[], Options { records, ..options() }).await;
-    let mut detail = cluster.open_detail("web").await;
-    let view = detail.until(|view| view["report"] != Value::Null).await;
-    let sentence = view["report"]["sentence"].as_str().unwrap_or_default();
-    let end = "; another client has changed the replicas after 3 scalings";
-    assert!(sentence.ends_with(end), "{sentence}");
-    let advice = view["report"]["advice"][0].as_str().unwrap_or_default();
-    assert!(advice.starts_with("Find the client. "), "{advice}");
-}
-
-#[tokio::test]
-async fn decision_of_the_controller_about_other_pods_is_first() {
-    let current_stay = Some(StayDecision { replicas: 4, counted_pods: vec![Some(2)] });
-    let records = ControllerRecords { current_stay, ..ControllerRecords::default() };
-    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
-    let cluster = Cluster::start(&[], Options { records, ..options() }).await;
-    cluster.metrics.set_cpu_percent(120);
-    let mut detail = cluster.open_detail("web").await;
-    let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
-    let sentence = view["report"]["sentence"].as_str().expect("a sentence");
-    let start = "the controller stayed at 4 in its last decision, which counted 2 pods, not 4; \
-                 would scale from 4 to ";
-    assert!(sentence.starts_with(start), "{sentence}");
-    let advice = view["report"]["advice"][0].as_str().unwrap_or_default();
-    assert!(advice.contains("cache of pods is old"), "{advice}");
-}
-
-#[tokio::test]
-async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
-    let metric = json!({ "type": "Object", "object": {
-        "describedObject":
-            { "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": "evening" },
-        "metric": { "name": "scheduled" },
-        "target": { "type": "AverageValue", "averageValue": "1" },
-    } });
-    let report = async |tolerance: f64, records: Option<Arc<dyn RecordSource>>| {
-        let settings = Settings::default().with(|settings| settings.tolerance = tolerance);
-        let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(ScheduleMetrics));
-        let cluster =
-            Cluster::start(&[], Options { settings, records, metrics, ..options() }).await;
-        cluster.testbed.apply_all([objects::hpa("scheduled", 2..=10, [metric.clone()])]);
-        cluster.testbed.apply_all([objects::running_deployment("scheduled", 4)]);
-        cluster.testbed.apply_all((0..4).map(|index| objects::pod("scheduled", index)));
-        let mut detail = cluster.open_detail("scheduled").await;
-        let view =
-            detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
-        view["report"]["sentence"].as_str().expect("a sentence").to_owned()
-    };
-    let default_tolerance = Settings::default().tolerance;
-    for (tolerance, is_exact) in
-        [(default_tolerance, false), (default_tolerance, true), (0.2, false), (0.2, true)]
-    {
-        let settings = Some(Settings::default().with(|settings| settings.exact_schedules = true));
-        let records = ControllerRecords { settings, ..ControllerRecords::default() };
-        let controller: Arc<dyn RecordSource> = Arc::new(FixedRecords(records));
-        let sentence = report(tolerance, is_exact.then_some(controller)).await;
-        let expected = if is_exact { "would scale from 4 to 5" } else { "stays at 4" };
-        assert!(sentence.starts_with(expected), "{tolerance} {is_exact}: {sentence}");
-    }
 }

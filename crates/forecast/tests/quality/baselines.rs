@@ -105,8 +105,8 @@ fn smooth(buckets: &[f64], period: usize, [a, b, c]: [f64; 3], ahead: usize) -> 
     forecasts
 }
 
-/// The sorted errors of the forecasts before the bucket `end`. The first season and the day after it
-/// are left out.
+/// The sorted errors of the forecasts before the bucket `end`. The first season and the day after
+/// it are left out.
 fn sorted_errors(buckets: &[f64], forecasts: &[f64], period: usize, end: usize) -> Vec<f64> {
     let start = (period + days(1) / BUCKET).min(end);
     let pairs = buckets[start..end].iter().zip(&forecasts[start..end]);

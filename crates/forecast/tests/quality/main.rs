@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 
 use hpa_forecast::{Backtest, Comparison, GateSettings, Outcome, Workload, decide, overload_ratio};
 
-use self::traces::{Kind, NamedTrace, days};
+use self::traces::{NamedTrace, TraceKind, days};
 
 /// The days at the end of a trace that are measured, at most.
 const MEASURED_DAYS: usize = 14;
@@ -31,7 +31,7 @@ const MEASURED_DAYS: usize = 14;
 /// The results on one trace.
 struct Row {
     name: String,
-    kind: Kind,
+    kind: TraceKind,
     comparison: Comparison,
     /// The outcome with forecasts only on days on which the gate is open. It decides by the data
     /// before the day.
@@ -105,11 +105,11 @@ impl Row {
         let added_cost = self.gated.pod_hours / reactive.pod_hours - 1.0;
         let ratio = overload_ratio(self.gated, self.gated_lowered);
         match self.kind {
-            Kind::Seasonal => assert!(ratio <= 0.5, "{name}: {ratio} of the overload"),
-            Kind::Unpredictable => {
+            TraceKind::Seasonal => assert!(ratio <= 0.5, "{name}: {ratio} of the overload"),
+            TraceKind::Unpredictable => {
                 assert!(ratio <= 1.0 || added_cost <= 0.02, "{name}: {added_cost} more pod-hours");
             }
-            Kind::Unknown => {}
+            TraceKind::Unknown => {}
         }
     }
 

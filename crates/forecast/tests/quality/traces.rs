@@ -8,11 +8,12 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 /// Traces are scaled to this many pods at the 99.9th percentile of their load.
 const PEAK_PODS: f64 = 150.0;
 
+/// A trace that is not scaled yet.
 pub(crate) struct NamedTrace {
     pub(crate) name: String,
     pub(crate) zone: TimeZone,
     pub(crate) trace: Trace,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TraceKind,
 }
 
 impl NamedTrace {
@@ -24,9 +25,9 @@ impl NamedTrace {
     }
 }
 
-/// The assertions that hold for a trace.
+/// The kind of a trace, which determines the assertions about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TraceKind {
     /// A repeating pattern: forecasts must halve the overload.
     Seasonal,
     /// No pattern, or one that ends a week before the end of the trace: forecasts must not add
@@ -44,7 +45,7 @@ pub(crate) fn days(count: usize) -> usize {
 
 pub(crate) fn all() -> Vec<NamedTrace> {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
-    let mut traces = read_folder(&recorded, Kind::Seasonal);
+    let mut traces = read_folder(&recorded, TraceKind::Seasonal);
     traces.push(different_week(
         &recorded.join("departures-spring.csv"),
         "other-hours",
@@ -53,13 +54,13 @@ pub(crate) fn all() -> Vec<NamedTrace> {
     ));
     traces.push(different_week(&recorded.join("road-spring.csv"), "half-the-load", 0, 0.5));
     if let Some(further) = std::env::var_os("HPA_FORECAST_TRACES") {
-        traces.extend(read_folder(Path::new(&further), Kind::Unknown));
+        traces.extend(read_folder(Path::new(&further), TraceKind::Unknown));
     }
     traces.extend((1..=4).map(random_walk));
     traces
 }
 
-fn read_folder(path: &Path, kind: Kind) -> Vec<NamedTrace> {
+fn read_folder(path: &Path, kind: TraceKind) -> Vec<NamedTrace> {
     let files = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "csv"));
@@ -69,7 +70,7 @@ fn read_folder(path: &Path, kind: Kind) -> Vec<NamedTrace> {
 
 /// Reads a file. It has comments, then a line with the start, the seconds between values and the
 /// time zone, then one value per line. An empty line is a missing value.
-fn read_trace(path: &Path, kind: Kind) -> NamedTrace {
+fn read_trace(path: &Path, kind: TraceKind) -> NamedTrace {
     let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines().skip_while(|line| line.starts_with('#'));
     let head: Vec<&str> = lines.next().unwrap().split(',').collect();
@@ -88,7 +89,7 @@ fn read_trace(path: &Path, kind: Kind) -> NamedTrace {
 
 /// A trace whose last week is shifted by some minutes and multiplied.
 fn different_week(path: &Path, name: &str, shift: usize, factor: f64) -> NamedTrace {
-    let NamedTrace { zone, trace, .. } = read_trace(path, Kind::Unpredictable);
+    let NamedTrace { zone, trace, .. } = read_trace(path, TraceKind::Unpredictable);
     let change = trace.len() - days(7);
     let samples = (1..trace.len()).filter_map(|minute| {
         let is_changed = minute >= change;
@@ -99,7 +100,7 @@ fn different_week(path: &Path, name: &str, shift: usize, factor: f64) -> NamedTr
         name: format!("week-of-{name}"),
         zone,
         trace: Trace::new(samples),
-        kind: Kind::Unpredictable,
+        kind: TraceKind::Unpredictable,
     }
 }
 
@@ -125,6 +126,6 @@ fn random_walk(seed: u64) -> NamedTrace {
         name: format!("random-walk-{seed}"),
         zone: TimeZone::UTC,
         trace: Trace::new(samples),
-        kind: Kind::Unpredictable,
+        kind: TraceKind::Unpredictable,
     }
 }

@@ -13,15 +13,17 @@ use regex::{Captures, Regex, RegexBuilder};
 
 use translate::Translation;
 
+use crate::is_word_char;
+
 /// The maximum length of an expression in bytes.
-pub const MAX_REGEX_LEN: usize = 1 << 14;
+const MAX_REGEX_LEN: usize = 1 << 14;
 /// The maximum size of the compiled program of an expression in bytes.
 const MAX_PROGRAM_SIZE: usize = 1 << 20;
 /// The maximum memory of a search in bytes.
 ///
 /// For each state of the program, a search stores 32 bytes for each group (16 for each of its two
 /// bounds) and 32 bytes for the match. A state of the program takes about 32 bytes as well. So a
-/// search needs up to the size of the program times the number of groups plus one.
+/// search needs up to the size of the program for each group, and once more for the match.
 const MAX_SEARCH_SIZE: usize = 1 << 23;
 /// The sizes that [`GoRegex::new`] tries in turn, because a program's size can't be read.
 const PROGRAM_SIZES: [usize; 5] = [1 << 12, 1 << 14, 1 << 16, 1 << 18, MAX_PROGRAM_SIZE];
@@ -53,9 +55,9 @@ impl GoRegex {
 
     /// Compiles with the first limit that suffices.
     fn compile(expression: &str, size_limits: &[usize]) -> Result<Self, RegexError> {
-        let error = |problem| RegexError { problem, expression: expression.to_owned() };
+        let too_large = || error(RegexProblem::TooLarge, expression);
         if expression.len() > MAX_REGEX_LEN {
-            return Err(error(RegexProblem::TooLarge));
+            return Err(too_large());
         }
         let Translation { pattern, group_names } = translate::translate(expression)?;
         let size_limit_for_groups = MAX_SEARCH_SIZE / (group_names.len() + 1);
@@ -66,7 +68,7 @@ impl GoRegex {
             Some((builder.build().ok()?, size_limit))
         };
         let compiled = size_limits.iter().find_map(build);
-        let (regex, max_program_size) = compiled.ok_or_else(|| error(RegexProblem::TooLarge))?;
+        let (regex, max_program_size) = compiled.ok_or_else(too_large)?;
         Ok(Self { regex, expression: expression.to_owned(), group_names, max_program_size })
     }
 
@@ -182,7 +184,7 @@ fn group_number(name: &str) -> Option<usize> {
 fn parse_reference(text: &str) -> Option<(&str, &str)> {
     let is_braced = text.starts_with('{');
     let start = text.strip_prefix('{').unwrap_or(text);
-    let rest = start.trim_start_matches(|char: char| char == '_' || char.is_alphanumeric());
+    let rest = start.trim_start_matches(is_word_char);
     let name = start.strip_suffix(rest).filter(|name| !name.is_empty())?;
     Some((name, if is_braced { rest.strip_prefix('}')? } else { rest }))
 }
@@ -249,11 +251,11 @@ pub enum RegexProblem {
     TotalTooLarge,
 }
 
-pub(super) fn error(problem: RegexProblem, expression: &str) -> RegexError {
+fn error(problem: RegexProblem, expression: &str) -> RegexError {
     RegexError { problem, expression: expression.to_owned() }
 }
 
 /// The part of `text` before `rest`, which is the end of `text`.
-pub(super) fn consumed<'e>(text: &'e str, rest: &str) -> &'e str {
+fn consumed<'e>(text: &'e str, rest: &str) -> &'e str {
     text.strip_suffix(rest).unwrap_or(text)
 }

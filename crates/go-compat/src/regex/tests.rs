@@ -113,6 +113,7 @@ fn reference_that_expands_to_nothing_is_unknown() {
         ("$01", "", &["01"]),
         ("${00}", "", &["00"]),
         ("$2 $b $+", "  $+", &["2", "b"]),
+        ("$1²", "x²", &[]),
     ] {
         assert_eq!(regex.expand(template, "x").as_deref(), Some(expanded));
         assert_eq!(regex.unknown_references(template), unknown);

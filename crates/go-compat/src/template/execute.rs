@@ -240,6 +240,7 @@ impl<'t> Execution<'t> {
             _ => self.set_node(*at, term),
         }
         if let Term::Variable(name, _) = term {
+            // An undefined variable is reported before its arguments.
             self.variable_value(name)?;
         }
         if has_arguments {

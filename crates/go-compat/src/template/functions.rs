@@ -6,27 +6,28 @@ use hpa_calc::go_text::{self, Quoted};
 
 use super::Value;
 
-/// The name, the minimum and the maximum number of arguments of each function.
-const FUNCTIONS: [(&str, usize, Option<usize>); 19] = [
-    ("and", 1, None),
-    ("call", 1, None),
-    ("eq", 1, None),
-    ("ge", 2, Some(2)),
-    ("gt", 2, Some(2)),
-    ("html", 0, None),
-    ("index", 1, None),
-    ("js", 0, None),
-    ("le", 2, Some(2)),
-    ("len", 1, Some(1)),
-    ("lt", 2, Some(2)),
-    ("ne", 2, Some(2)),
-    ("not", 1, Some(1)),
-    ("or", 1, None),
-    ("print", 0, None),
-    ("printf", 1, None),
-    ("println", 0, None),
-    ("slice", 1, None),
-    ("urlquery", 0, None),
+/// The name of each function, the minimum number of its arguments, and whether that is also the
+/// maximum.
+const FUNCTIONS: [(&str, usize, bool); 19] = [
+    ("and", 1, false),
+    ("call", 1, false),
+    ("eq", 1, false),
+    ("ge", 2, true),
+    ("gt", 2, true),
+    ("html", 0, false),
+    ("index", 1, false),
+    ("js", 0, false),
+    ("le", 2, true),
+    ("len", 1, true),
+    ("lt", 2, true),
+    ("ne", 2, true),
+    ("not", 1, true),
+    ("or", 1, false),
+    ("print", 0, false),
+    ("printf", 1, false),
+    ("println", 0, false),
+    ("slice", 1, false),
+    ("urlquery", 0, false),
 ];
 
 pub(super) fn is_function(name: &str) -> bool {
@@ -35,15 +36,17 @@ pub(super) fn is_function(name: &str) -> bool {
 
 /// Checks the number of arguments. `given` includes the piped argument, and `written` doesn't.
 pub(super) fn check_argument_count(name: &str, written: usize, given: usize) -> Result<(), String> {
-    let Some((_, least, most)) = FUNCTIONS.iter().find(|(function, ..)| *function == name) else {
+    let Some((_, min, is_exact)) = FUNCTIONS.iter().find(|(function, ..)| *function == name) else {
         return Err(format!("{} is not a defined function", Quoted(name)));
     };
     let wrong = format!("wrong number of args for {name}: want");
-    match most {
-        Some(exactly) if given != *exactly => Err(format!("{wrong} {exactly} got {given}")),
-        None if given < *least => Err(format!("{wrong} at least {least} got {written}")),
-        _ => Ok(()),
+    if *is_exact && given != *min {
+        return Err(format!("{wrong} {min} got {given}"));
     }
+    if given < *min {
+        return Err(format!("{wrong} at least {min} got {written}"));
+    }
+    Ok(())
 }
 
 /// Calls a function, except `and` and `or`: these don't need all arguments, so the caller evaluates

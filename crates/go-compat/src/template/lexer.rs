@@ -5,9 +5,12 @@ use std::borrow::Cow;
 use hpa_calc::go_text::Quoted;
 
 use super::{LEFT_DELIMITER, RIGHT_DELIMITER};
+use crate::is_word_char;
 
 const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 const TRIM_MARKER: char = '-';
+/// The length of a trim marker together with the space between it and the action.
+const TRIM_MARKER_LEN: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -45,6 +48,7 @@ pub(super) struct Token<'t> {
     pub(super) kind: Kind,
     /// The offset in the template.
     pub(super) at: usize,
+    /// Starts at 1. [`tokenize`] sets it.
     pub(super) line: usize,
     pub(super) text: Cow<'t, str>,
 }
@@ -169,7 +173,7 @@ impl<'t> Lexer<'t> {
         self.skip(LEFT_DELIMITER.len());
         let token = self.token(Kind::LeftDelimiter);
         if has_left_trim_marker(self.rest) {
-            self.skip(2);
+            self.skip(TRIM_MARKER_LEN);
         }
         if self.rest.starts_with("/*") {
             return self.skip_comment();
@@ -184,11 +188,11 @@ impl<'t> Lexer<'t> {
         let Some(len) = self.rest.find("*/") else {
             return Some(self.error("unclosed comment"));
         };
-        self.skip(len + 2);
+        self.skip(len + "*/".len());
         let Some(trims) = self.next_right_delimiter_trims() else {
             return Some(self.error("comment ends before closing delimiter"));
         };
-        self.skip(RIGHT_DELIMITER.len() + if trims { 2 } else { 0 });
+        self.skip(RIGHT_DELIMITER.len() + if trims { TRIM_MARKER_LEN } else { 0 });
         if trims {
             self.skip_while(is_space);
         }
@@ -224,7 +228,7 @@ impl<'t> Lexer<'t> {
             '.' if after.starts_with(|next: char| next.is_ascii_digit()) => {
                 return self.read_number();
             }
-            _ if is_alphanumeric(char) => return self.read_word(),
+            _ if is_word_char(char) => return self.read_word(),
             _ => self.skip(char.len_utf8()),
         }
         match char {
@@ -258,7 +262,7 @@ impl<'t> Lexer<'t> {
             return self.error("unclosed left paren");
         }
         self.in_action = false;
-        self.skip(if trims { 2 } else { 0 });
+        self.skip(if trims { TRIM_MARKER_LEN } else { 0 });
         self.start = self.position();
         self.skip(RIGHT_DELIMITER.len());
         let token = self.token(Kind::RightDelimiter);
@@ -275,7 +279,7 @@ impl<'t> Lexer<'t> {
     }
 
     fn read_word(&mut self) -> Token<'t> {
-        self.skip_while(is_alphanumeric);
+        self.skip_while(is_word_char);
         if !self.is_at_terminator() {
             return self.bad_character_error();
         }
@@ -294,7 +298,7 @@ impl<'t> Lexer<'t> {
         if self.is_at_terminator() {
             return self.token(alone);
         }
-        self.skip_while(is_alphanumeric);
+        self.skip_while(is_word_char);
         if self.is_at_terminator() { self.token(named) } else { self.bad_character_error() }
     }
 
@@ -336,7 +340,7 @@ impl<'t> Lexer<'t> {
         let digits_start = self.position();
         self.skip_while(|char| char.is_ascii_digit());
         let is_octal = has_leading_zero && self.position() > digits_start + 1;
-        let continues = |char| is_alphanumeric(char) || is_sign(char) || char == '.';
+        let continues = |char| is_word_char(char) || is_sign(char) || char == '.';
         if !is_octal && !self.peek().is_some_and(continues) {
             return self.token(Kind::Number);
         }
@@ -357,10 +361,6 @@ fn has_left_trim_marker(after_delimiter: &str) -> bool {
 
 fn is_space(char: char) -> bool {
     SPACES.contains(&char)
-}
-
-fn is_alphanumeric(char: char) -> bool {
-    char == '_' || char.is_alphanumeric()
 }
 
 /// A character as Go's verb `%#U` prints it. `None` is the end of the template.

@@ -34,7 +34,7 @@ const RIGHT_DELIMITER: &str = ">>";
 /// The maximum length of a template in bytes.
 pub const MAX_TEMPLATE_LEN: usize = 1 << 16;
 /// The maximum length of the output in bytes, and of all texts that functions return.
-pub const MAX_OUTPUT_LEN: usize = 1 << 24;
+const MAX_OUTPUT_LEN: usize = 1 << 24;
 /// The maximum depth of nested blocks and parentheses, and of calls of templates.
 const MAX_NESTING: usize = 64;
 /// The maximum number of steps of a rendering: nodes, pipelines and iterations.

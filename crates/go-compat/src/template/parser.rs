@@ -209,7 +209,7 @@ impl<'t> Parser<'t> {
                 return Ok(Item::End);
             }
             "else" => {
-                // [`Self::parse_branch_body`] parses `else if` and `else with`.
+                // `parse_branch_body` parses `else if` and `else with`.
                 let next = self.peek_non_space();
                 if !next.is_keyword("if") && !next.is_keyword("with") {
                     self.expect(Kind::RightDelimiter, "else")?;

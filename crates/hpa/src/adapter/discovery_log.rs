@@ -1,6 +1,6 @@
-//! Logs each server once series of its custom or external rules were read, with the number of
-//! metrics, and logs changes of that number. Resource rules have no discovery. The source and its
-//! clients log failures.
+//! Logs a server when series of its custom or external rules were read for the first time, and when
+//! the number of metrics changes. Resource rules have no discovery. The source and its clients log
+//! failures.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -23,7 +23,7 @@ use hpa_lease::TaskPanics;
 use hpa_metrics::{ApiGroups, MetricSource, Routed};
 use hpa_prometheus::source::PrometheusSource;
 use kube::Client;
-use tokio::sync::watch;
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -79,7 +79,7 @@ async fn create_authenticator(
     Ok((Arc::new(Authenticator::new(trust, Some(tokens))), trust_source))
 }
 
-async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
+fn warn_of_ineffective_flags(arguments: &AdapterArguments) {
     for flag in &arguments.ignored.names {
         warn!("the flag --{flag} has no effect");
     }
@@ -87,6 +87,17 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     for sentence in arguments.collectors.ineffective_flags(has_prometheus) {
         warn!("{sentence}");
     }
+}
+
+/// Listens at the address that the flags configure.
+async fn bind(arguments: &AdapterArguments) -> anyhow::Result<TcpListener> {
+    let address = SocketAddr::new(arguments.serving.bind_address, arguments.serving.secure_port);
+    let error = || format!("unable to listen on {address} (--bind-address, --secure-port)");
+    listen(address).await.with_context(error)
+}
+
+async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
+    warn_of_ineffective_flags(&arguments);
     let stop = CancellationToken::new();
     cancel_on_signal(&stop)?;
     let metrics = Arc::new(Metrics::new()?);
@@ -105,10 +116,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         create_authenticator(&arguments, clients.authentication).await?;
     let authorizer =
         Authorizer::new(Arc::new(clients.authorization), &authorizer_options(&arguments));
-    let address = SocketAddr::new(arguments.serving.bind_address, arguments.serving.secure_port);
-    let listener = listen(address).await.with_context(|| {
-        format!("unable to listen on {address} (--bind-address, --secure-port)")
-    })?;
+    let listener = bind(&arguments).await?;
     let address = listener.local_addr()?;
     let options = AdapterOptions {
         groups: served_groups.clone(),
@@ -141,11 +149,12 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     panics.spawn("watch of client CAs", trust_source.run(authenticator, stop.clone()));
     let probes = probes::start(&arguments.serving, adapter.clone()).await?;
     info!(%address, groups = group_names(groups), "serving");
-    let stopping_adapter = adapter.clone();
-    let on_stop = stop.clone();
-    tokio::spawn(async move {
-        on_stop.cancelled().await;
-        stopping_adapter.set_stopping();
+    tokio::spawn({
+        let (adapter, stop) = (adapter.clone(), stop.clone());
+        async move {
+            stop.cancelled().await;
+            adapter.set_stopping();
+        }
     });
     let serving = pin!(server::serve(listener, adapter, certificate, server_options, stop.clone()));
     let outcome = panics.stop_at_panic(&stop, serving).await;

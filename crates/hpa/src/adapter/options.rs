@@ -74,6 +74,7 @@ pub(super) fn server_options(arguments: &AdapterArguments) -> ServerOptions {
     }
 }
 
+/// The version that `/version` returns.
 pub(super) fn version() -> Version {
     let build = version::build_info();
     let mut numbers = build.version.split('.');

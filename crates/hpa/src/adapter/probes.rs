@@ -44,8 +44,7 @@ impl Endpoints for Probes {
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
     ) -> Response<Bytes> {
-        // Resets the idle timeout of the connection.
-        drop(connection.count_request());
+        serve::mark_used(connection);
         let query = UrlQuery::parse(request.uri().query().unwrap_or_default());
         let failure = |status, text: String| {
             let mut response = Response::new(Bytes::from(text));

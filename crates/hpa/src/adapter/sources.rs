@@ -17,7 +17,7 @@ use tracing::info;
 use super::{clients::KubeClients, discovery_log, prometheus_url::compatible_url};
 use crate::{
     args::{AdapterArguments, DEFAULT_PROMETHEUS_URL},
-    collectors::{self, Collectors, Scope},
+    collectors::{self, Collectors, PrometheusClients, Scope},
     prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
     scaling_schedules,
 };
@@ -84,11 +84,11 @@ impl Sources {
             return Ok(());
         }
         let client = arguments.prometheus.client(requests.clone())?;
-        let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
+        let servers = PrometheusClients::new(client, flags, &arguments.prometheus, requests)?;
         let Collectors { collection, metrics: counters, .. } = collectors::start(
             flags,
             arguments.compat.collectors_compat(),
-            (client, servers),
+            servers,
             &clients.lister,
             Scope { apis: vec![AutoscalerApi::Core], namespace: None },
             &self.panics,

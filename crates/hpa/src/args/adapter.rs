@@ -1,6 +1,6 @@
 use std::{net::IpAddr, path::PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 use hpa_prometheus::rules::Compat;
 use jiff::SignedDuration;
 
@@ -14,7 +14,15 @@ use super::{
 #[derive(Args, Debug)]
 #[command(
     after_help = include_str!("examples/adapter.txt").trim_ascii_end(),
-    mut_args(lease::for_adapter)
+    mut_args(lease::for_adapter),
+    // Clients wait 10 s: their error would not name Prometheus.
+    mut_arg("prometheus_query_timeout", |arg: Arg| {
+        arg.default_value("9s")
+            .default_value_if("compat", "prometheus-adapter", "10s")
+            .default_value_if("compat", "kube-metrics-adapter", "10s")
+            .help("Timeout of a query, shorter than that of clients. The list of a rule's series \
+                may take six times as long, at least 1m. The default is 10s with --compat")
+    })
 )]
 pub(crate) struct AdapterArguments {
     /// File with the rules of prometheus-adapter; reloaded when it changes

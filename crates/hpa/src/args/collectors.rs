@@ -47,15 +47,16 @@ pub(crate) struct CollectorArguments {
     #[arg(long = "collector-credential", env = HPA_PREFIX, value_name = "ORIGIN=FILE",
         value_delimiter = ',', value_parser = name_and_value)]
     pub(crate) collector_credentials: Vec<(String, String)>,
-    /// Label that has the namespace of a series, such as `namespace`. Queries in annotations to
-    /// the servers of these flags then read only series of the autoscaler's namespace. Annotations
-    /// can't name URLs of these servers, and other Prometheus servers only with --collector-host
+    /// Label that has the namespace of a series, such as `namespace`. Queries in annotations then
+    /// read only series of the autoscaler's namespace from --prometheus-url and
+    /// --additional-prometheus-server. Annotations can't name the URLs of these servers. They can
+    /// name URLs of other Prometheus servers only if --collector-host is set
     #[arg(long, env = HPA_PREFIX, value_name = "LABEL", value_parser = label)]
     pub(crate) collector_namespace_label: Option<String>,
     /// Namespace that may read from a server, SERVER=NAMESPACE; can be repeated. The server is
     /// prometheus, an alias, influxdb, sqs, zmon, nakadi, pods, or url for all URLs that
-    /// annotations name. URLs of other namespaces can't lead to the server [default: all
-    /// namespaces]
+    /// annotations name. Annotations in other namespaces can't reach the server by its URL either
+    /// [default: all namespaces]
     #[arg(long = "collector-permission", env = HPA_PREFIX, value_name = "SERVER=NAMESPACE",
         value_delimiter = ',', value_parser = name_and_value)]
     pub(crate) collector_permissions: Vec<(String, String)>,
@@ -150,6 +151,103 @@ fn alias_and_url(text: &str) -> Result<(String, String), String> {
     Ok((name, url))
 }
 
+/// The flags that turn on a collector, in addition to `--collectors`.
+struct CollectorFlags {
+    collector: &'static str,
+    prometheus_url: PrometheusUrl,
+    /// The collector's own flags, for messages.
+    own: &'static str,
+    /// The same flags. One of them suffices.
+    alternatives: &'static [OwnFlag],
+}
+
+/// The name of a flag without dashes, and whether it is given.
+type OwnFlag = (&'static str, fn(&CollectorArguments) -> bool);
+
+/// Whether a collector needs `--prometheus-url`.
+#[derive(Clone, Copy)]
+enum PrometheusUrl {
+    Unused,
+    /// It turns the collector on without the collector's own flags. The text has all flags.
+    Sufficient(&'static str),
+    /// The text has all flags.
+    Required(&'static str),
+}
+
+/// The collectors that `--collectors` alone doesn't turn on.
+const FLAGS: &[CollectorFlags] = &[
+    CollectorFlags {
+        collector: "skipper",
+        prometheus_url: PrometheusUrl::Required(
+            "--prometheus-url, and --skipper-ingress-metrics or --skipper-routegroup-metrics",
+        ),
+        own: "--skipper-ingress-metrics or --skipper-routegroup-metrics",
+        alternatives: &[
+            ("skipper-ingress-metrics", |flags| flags.skipper_ingress_metrics),
+            ("skipper-routegroup-metrics", |flags| flags.skipper_routegroup_metrics),
+        ],
+    },
+    CollectorFlags {
+        collector: "external-rps",
+        prometheus_url: PrometheusUrl::Required("--prometheus-url and --external-rps-metrics"),
+        own: "--external-rps-metrics",
+        alternatives: &[("external-rps-metrics", |flags| flags.external_rps_metrics)],
+    },
+    CollectorFlags {
+        collector: "prometheus",
+        prometheus_url: PrometheusUrl::Sufficient(
+            "--prometheus-url or --additional-prometheus-server",
+        ),
+        own: "--additional-prometheus-server",
+        alternatives: &[("additional-prometheus-server", |flags| {
+            !flags.additional_prometheus_servers.is_empty()
+        })],
+    },
+    CollectorFlags {
+        collector: "influxdb",
+        prometheus_url: PrometheusUrl::Unused,
+        own: "--influxdb-address",
+        alternatives: &[("influxdb-address", |flags| flags.influxdb_address.is_some())],
+    },
+    CollectorFlags {
+        collector: "sqs",
+        prometheus_url: PrometheusUrl::Unused,
+        own: "--aws-external-metrics",
+        alternatives: &[("aws-external-metrics", |flags| flags.aws_external_metrics)],
+    },
+    CollectorFlags {
+        collector: "zmon",
+        prometheus_url: PrometheusUrl::Unused,
+        own: "--zmon-kariosdb-endpoint",
+        alternatives: &[("zmon-kariosdb-endpoint", |flags| flags.zmon_kariosdb_endpoint.is_some())],
+    },
+    CollectorFlags {
+        collector: "nakadi",
+        prometheus_url: PrometheusUrl::Unused,
+        own: "--nakadi-endpoint",
+        alternatives: &[("nakadi-endpoint", |flags| flags.nakadi_endpoint.is_some())],
+    },
+    // Its flag, which is not one of these arguments, is independent of --collectors.
+    CollectorFlags {
+        collector: "schedule",
+        prometheus_url: PrometheusUrl::Unused,
+        own: "--scaling-schedule",
+        alternatives: &[],
+    },
+];
+
+impl CollectorFlags {
+    /// `None` for a collector that `--collectors` turns on.
+    fn of(collector: &str) -> Option<&'static Self> {
+        FLAGS.iter().find(|flags| flags.collector == collector)
+    }
+
+    /// Whether one of the collector's own flags is given.
+    fn is_any_given(&self, arguments: &CollectorArguments) -> bool {
+        self.alternatives.iter().any(|(_, is_given)| is_given(arguments))
+    }
+}
+
 impl CollectorArguments {
     /// The settings of the collection. `has_prometheus`: whether --prometheus-url is set.
     pub(crate) fn collection_settings(
@@ -168,30 +266,25 @@ impl CollectorArguments {
             compat,
             ..Environment::default()
         };
-        let is_on = |name: &str| match name {
-            "prometheus" => has_prometheus || !self.additional_prometheus_servers.is_empty(),
-            "skipper" => has_prometheus && self.has_skipper_metrics(),
-            "external-rps" => has_prometheus && self.external_rps_metrics,
-            "influxdb" => self.influxdb_address.is_some(),
-            "sqs" => self.aws_external_metrics,
-            "zmon" => self.zmon_kariosdb_endpoint.is_some(),
-            "nakadi" => self.nakadi_endpoint.is_some(),
-            // Only --scaling-schedule turns it on.
-            "schedule" => false,
-            // Collectors that need no flag but `--collectors`.
-            _ => true,
-        };
         let names = COLLECTORS.iter().map(|collector| collector.name);
         CollectionSettings {
             environment,
-            collectors: names.filter(|name| is_on(name)).collect(),
+            collectors: names.filter(|name| self.is_on(name, has_prometheus)).collect(),
             max_age: self.metrics_ttl.map(to_std),
             concurrency: usize::from(self.collector_concurrency),
         }
     }
 
-    fn has_skipper_metrics(&self) -> bool {
-        self.skipper_ingress_metrics || self.skipper_routegroup_metrics
+    /// Whether `--collectors` turns a collector on.
+    fn is_on(&self, collector: &str, has_prometheus: bool) -> bool {
+        CollectorFlags::of(collector).is_none_or(|flags| {
+            let is_any_given = flags.is_any_given(self);
+            match flags.prometheus_url {
+                PrometheusUrl::Unused => is_any_given,
+                PrometheusUrl::Sufficient(_) => has_prometheus || is_any_given,
+                PrometheusUrl::Required(_) => has_prometheus && is_any_given,
+            }
+        })
     }
 
     /// The permitted namespaces by the server's name.
@@ -206,18 +299,10 @@ impl CollectorArguments {
     /// Returns the flags that a collector requires in addition to `--collectors`. If it requires
     /// none, returns `--collectors`. The collector `schedule` requires only its own flag.
     pub(crate) fn flags_that_enable(collector: &str) -> &'static str {
-        match collector {
-            "prometheus" => "--prometheus-url or --additional-prometheus-server",
-            "skipper" => {
-                "--prometheus-url, and --skipper-ingress-metrics or --skipper-routegroup-metrics"
-            }
-            "external-rps" => "--prometheus-url and --external-rps-metrics",
-            "influxdb" => "--influxdb-address",
-            "sqs" => "--aws-external-metrics",
-            "zmon" => "--zmon-kariosdb-endpoint",
-            "nakadi" => "--nakadi-endpoint",
-            "schedule" => "--scaling-schedule",
-            _ => "--collectors",
+        let Some(flags) = CollectorFlags::of(collector) else { return "--collectors" };
+        match flags.prometheus_url {
+            PrometheusUrl::Unused => flags.own,
+            PrometheusUrl::Sufficient(all) | PrometheusUrl::Required(all) => all,
         }
     }
 
@@ -232,13 +317,11 @@ impl CollectorArguments {
     }
 
     fn missing_flags_of(&self, collector: &str, has_prometheus: bool) -> &'static str {
-        match collector {
-            "skipper" if has_prometheus => {
-                "--skipper-ingress-metrics or --skipper-routegroup-metrics"
-            }
-            "skipper" if self.has_skipper_metrics() => "--prometheus-url",
-            "external-rps" if has_prometheus => "--external-rps-metrics",
-            "external-rps" if self.external_rps_metrics => "--prometheus-url",
+        let flags = CollectorFlags::of(collector)
+            .filter(|flags| matches!(flags.prometheus_url, PrometheusUrl::Required(_)));
+        match flags {
+            Some(flags) if has_prometheus => flags.own,
+            Some(flags) if flags.is_any_given(self) => "--prometheus-url",
             _ => Self::flags_that_enable(collector),
         }
     }
@@ -246,27 +329,17 @@ impl CollectorArguments {
     /// A sentence for each given flag that turns on no collector because another flag is missing.
     /// `has_prometheus`: whether --prometheus-url is set.
     pub(crate) fn ineffective_flags(&self, has_prometheus: bool) -> Vec<String> {
-        let needing_prometheus = [
-            (self.skipper_ingress_metrics, "skipper-ingress-metrics"),
-            (self.skipper_routegroup_metrics, "skipper-routegroup-metrics"),
-            (self.external_rps_metrics, "external-rps-metrics"),
-        ];
-        let others = [
-            (!self.additional_prometheus_servers.is_empty(), "additional-prometheus-server"),
-            (self.influxdb_address.is_some(), "influxdb-address"),
-            (self.aws_external_metrics, "aws-external-metrics"),
-            (self.zmon_kariosdb_endpoint.is_some(), "zmon-kariosdb-endpoint"),
-            (self.nakadi_endpoint.is_some(), "nakadi-endpoint"),
-        ];
-        let missing = (!self.collectors).then_some("--collectors");
-        let missing_prometheus = missing.or((!has_prometheus).then_some("--prometheus-url"));
-        let flags = needing_prometheus.map(|flag| (flag, missing_prometheus)).into_iter();
-        let ineffective = flags.chain(others.map(|flag| (flag, missing))).filter_map(
-            |((is_given, flag), missing)| {
-                let missing = missing.filter(|_| is_given)?;
-                Some(format!("--{flag} has no effect without {missing}"))
-            },
-        );
+        let ineffective = FLAGS.iter().flat_map(|flags| {
+            let missing = match flags.prometheus_url {
+                _ if !self.collectors => Some("--collectors"),
+                PrometheusUrl::Required(_) if !has_prometheus => Some("--prometheus-url"),
+                _ => None,
+            };
+            let given = flags.alternatives.iter().filter(move |(_, is_given)| is_given(self));
+            given.filter_map(move |(flag, _)| {
+                Some(format!("--{flag} has no effect without {}", missing?))
+            })
+        });
         ineffective.collect()
     }
 

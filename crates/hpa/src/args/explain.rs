@@ -65,6 +65,7 @@ impl ExplainArguments {
     }
 }
 
+/// The output of `hpa explain`, `hpa status` and `hpa version`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
     /// For people

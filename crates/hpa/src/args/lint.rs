@@ -56,7 +56,7 @@ impl LintArguments {
     }
 }
 
-/// The format of findings.
+/// The output of `hpa lint` and `hpa rules check`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LintFormat {
     /// One line per finding

@@ -60,11 +60,11 @@ pub(crate) use self::{
     recommend::{RecommendArguments, RecommendationFormat},
     replay::{PastArguments, ReplayArguments},
     rules::{
-        MetricsApi, RulesCheckArguments, RulesCommand, RulesCompareArguments, RulesConnection,
-        RulesExplainArguments, RulesGenerateArguments,
+        MetricsApiArgument, RulesCheckArguments, RulesCommand, RulesCompareArguments,
+        RulesConnection, RulesExplainArguments, RulesGenerateArguments,
     },
     run::{
-        AutoscalerApiArgument, AutoscalingArguments, ClusterArguments, ForecastingArguments,
+        AutoscalerApiArgument, AutoscalingArguments, ClusterArguments, ForecastSourceArguments,
         LogArguments, LogFormat, ObservationArguments, RunArguments,
     },
     scaling_schedule::{ScalingScheduleArguments, ScheduleDefaults},
@@ -196,8 +196,8 @@ const MAIN_FLAGS: [(&str, &str); 17] = [
     ("convert", "filename to output"),
 ];
 
-/// The longest help text of an argument to which `-h` adds its default, in characters.
-const MAX_HELP: usize = 60;
+/// The maximum length of a help text whose `[default: …]` is shown by `-h`, in characters.
+const MAX_HELP_WITH_DEFAULT: usize = 60;
 
 /// Shortens the help of a command to fit on a screen: usage and the most important flags.
 fn with_short_help(parent: &str, command: ClapCommand) -> ClapCommand {
@@ -231,11 +231,11 @@ fn with_short_help(parent: &str, command: ClapCommand) -> ClapCommand {
 }
 
 /// Returns a help text up to the end of the first sentence or to the first semicolon. If it is
-/// longer than [`MAX_HELP`], leaves the default out.
+/// longer than [`MAX_HELP_WITH_DEFAULT`], leaves the default out.
 fn short_help(text: &str) -> String {
     let first = text.split(". ").next().unwrap_or(text);
     let first = first.split("; ").next().unwrap_or(first);
-    if first.chars().count() <= MAX_HELP {
+    if first.chars().count() <= MAX_HELP_WITH_DEFAULT {
         return first.to_owned();
     }
     first.split(" [default").next().unwrap_or(first).to_owned()
@@ -283,8 +283,8 @@ fn name_variable(
     error
 }
 
-/// Whether an argument gives the flag: it is the long form or an alias, alone or followed by
-/// `=VALUE`, or begins with the short form.
+/// Whether the arguments contain the flag: its long form or an alias, alone or with `=VALUE`, or a
+/// word that begins with its short form.
 fn is_given(flag: &clap::Arg, arguments: &[OsString]) -> bool {
     let long = flag.get_long().into_iter().chain(flag.get_all_aliases().unwrap_or_default());
     let long: Vec<String> = long.map(|name| format!("--{name}")).collect();

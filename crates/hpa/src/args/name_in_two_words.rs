@@ -28,10 +28,12 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     }
     let generic = || Some("write the autoscaler as one word: NAMESPACE/NAME".to_owned());
     let at = arguments.iter().rposition(|argument| argument == second.as_str())?;
-    let [flag, first] = arguments.get(at.checked_sub(2)?..at)? else { return None };
-    let (flag, Some(first)) = (flag.to_string_lossy(), first.to_str()) else { return generic() };
-    // The word before may be the value of a flag, as in `web -n shop api`.
-    if first.starts_with('-') || flag.starts_with('-') && !flag.contains('=') {
+    let [before, first] = arguments.get(at.checked_sub(2)?..at)? else { return None };
+    let (before, Some(first)) = (before.to_string_lossy(), first.to_str()) else {
+        return generic();
+    };
+    // The first word may be the value of a flag, as in `web -n shop api`.
+    if first.starts_with('-') || before.starts_with('-') && !before.contains('=') {
         return generic();
     }
     let is_resource =

@@ -132,7 +132,7 @@ impl PrometheusArguments {
         }
     }
 
-    /// The maximum age of series.
+    /// The maximum age of the last sample of a listed series.
     pub(crate) fn max_age(&self) -> SignedDuration {
         if self.metrics_max_age.is_zero() { self.relist_interval() } else { self.metrics_max_age }
     }

@@ -61,7 +61,8 @@ pub(crate) struct PastArguments {
     #[arg(long, value_name = "DURATION", value_parser = at_least_one_second)]
     pub(crate) step: Option<SignedDuration>,
     /// A query for the total of a metric over all pods, or for the value of an Object or External
-    /// metric. METRIC= is optional if there is a single metric. Can be repeated
+    /// metric. METRIC is the name or the index in spec.metrics. METRIC= is optional if there is a
+    /// single metric. Can be repeated
     #[arg(long, value_name = "[METRIC=]QUERY")]
     pub(crate) load_query: Vec<String>,
     /// A query for the replicas [default: the replicas from kube-state-metrics]

@@ -41,7 +41,7 @@ pub(crate) struct RulesCheckArguments {
 pub(crate) struct RulesExplainArguments {
     /// The API of the metric
     #[arg(value_name = "API")]
-    pub(crate) api: MetricsApi,
+    pub(crate) api: MetricsApiArgument,
     /// RESOURCE/METRIC of custom metrics, as in pods/http_requests; the name of an external metric;
     /// pods/cpu, pods/memory, nodes/cpu or nodes/memory
     #[arg(value_name = "METRIC")]
@@ -69,7 +69,7 @@ pub(crate) struct RulesExplainArguments {
 
 /// A metrics API for which rules can define metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MetricsApi {
+pub(crate) enum MetricsApiArgument {
     /// Metrics of objects: custom.metrics.k8s.io
     Custom,
     /// Metrics without an object: external.metrics.k8s.io

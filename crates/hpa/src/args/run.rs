@@ -25,8 +25,8 @@ pub(crate) struct RunArguments {
     /// leader election is off
     #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) dry_run: bool,
-    /// Start, and handle all autoscalers, although another controller wrote statuses within the last
-    /// two sync periods (at least 30s). Two controllers overwrite each other's decisions
+    /// Start, and handle all autoscalers, although another controller wrote statuses within the
+    /// last two sync periods (at least 30s). Two controllers overwrite each other's decisions
     #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) allow_other_controller: bool,
     /// Minimum interval between status writes of an autoscaler while its metric values change by at
@@ -61,7 +61,7 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) collectors: super::CollectorArguments,
     #[command(flatten)]
-    pub(crate) forecasts: ForecastingArguments,
+    pub(crate) forecasts: ForecastSourceArguments,
     #[command(flatten)]
     pub(crate) election: ElectionArguments,
     #[command(flatten)]
@@ -83,7 +83,7 @@ impl RunArguments {
 /// The source of past loads for forecasts.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Forecasts (autoscalers with the setting forecast)")]
-pub(crate) struct ForecastingArguments {
+pub(crate) struct ForecastSourceArguments {
     /// URL of the Prometheus with the past loads for forecasts. The other flags of Prometheus also
     /// apply to it [default: --prometheus-url; without a Prometheus, forecasts start at the
     /// earliest after the leader has run for ten days]

@@ -36,7 +36,7 @@ pub(crate) struct SimulateArguments {
     pub(crate) schema: bool,
 }
 
-/// The output of `hpa simulate`.
+/// The output of `hpa simulate`, `hpa replay` and `hpa forecast`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SimulationFormat {
     /// A line per variant

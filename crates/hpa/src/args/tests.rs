@@ -7,6 +7,7 @@ use clap::CommandFactory;
 use hpa_collectors::{Compat, registry::COLLECTORS};
 use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
+use rstest::rstest;
 
 use super::*;
 
@@ -188,6 +189,24 @@ fn lease_flags_of_adapter_have_separate_variables_and_default_name() {
     let arguments = Arguments::try_parse_from(["hpa", "adapter"]).expect("the defaults");
     let Command::Adapter(arguments) = arguments.command else { panic!("another command") };
     assert_eq!(arguments.election.leader_elect_resource_name, "hpa-adapter");
+}
+
+#[rstest]
+#[case::default(&[], 9)]
+#[case::compat_off(&["--compat=off"], 9)]
+#[case::prometheus_adapter(&["--compat=prometheus-adapter"], 10)]
+#[case::kube_metrics_adapter(&["--compat=kube-metrics-adapter"], 10)]
+#[case::flag(&["--compat=prometheus-adapter", "--prometheus-query-timeout=3s"], 3)]
+fn queries_of_the_adapter_time_out_before_its_clients(
+    #[case] flags: &[&str],
+    #[case] seconds: i64,
+) {
+    let words = [&["hpa", "adapter"][..], flags].concat();
+    let Command::Adapter(arguments) = Arguments::parse_from(words).command else {
+        panic!("another command");
+    };
+    let timeout = arguments.prometheus.prometheus_query_timeout;
+    assert_eq!(timeout, SignedDuration::from_secs(seconds));
 }
 
 #[test]

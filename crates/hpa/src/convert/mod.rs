@@ -1,4 +1,5 @@
-//! `hpa convert`.
+//! `hpa convert`: converts manifests of autoscalers between `autoscaling/v2` and the custom API,
+//! and from older versions.
 
 mod object;
 mod settings;

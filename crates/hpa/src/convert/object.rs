@@ -1,9 +1,9 @@
 //! Converts one object to another API.
 
-use hpa_calc::crd::{FieldError, versions};
 use hpa_calc::{
     HorizontalPodAutoscaler,
     api::HorizontalPodAutoscalerSpec,
+    crd::{self, FieldError, versions},
     defaults::apply_defaults,
     settings::{SettingPolicy, Settings},
     validation::{ValidationOptions, validate},
@@ -34,14 +34,14 @@ pub(super) fn convert(object: &mut Value, to: AutoscalerApi) -> Vec<String> {
         }
         return errors;
     }
-    if kind != hpa_calc::crd::KIND {
+    if kind != crd::KIND {
         return Vec::new();
     }
     let api_version = string_at(object, "/apiVersion");
     if api_version == to.api_version() {
         drop_server_state(object);
         let name = describe(object);
-        let unknown = hpa_calc::crd::unknown_fields(object).unwrap_or_default().into_iter();
+        let unknown = crd::unknown_fields(object).unwrap_or_default().into_iter();
         return unknown.map(|field| format!(" ({name}): {}: unknown field", field.path)).collect();
     }
     // The object belongs to another API group.
@@ -59,7 +59,7 @@ pub(super) fn convert(object: &mut Value, to: AutoscalerApi) -> Vec<String> {
         AutoscalerApi::Custom => settings::annotations_to_fields(object),
     }
     drop_server_state(object);
-    let quoting_failure = hpa_calc::crd::quote_fractions(object).err();
+    let quoting_failure = crd::quote_fractions(object).err();
     errors.extend(quoting_failure.map(|failure| field_error("spec", failure.to_string())));
     // Invalid settings stay where they are, and the other API doesn't have their fields.
     let validation_errors = validation_errors(object).into_iter();
@@ -98,7 +98,7 @@ fn drop_server_state(object: &mut Value) {
 
 /// Errors about the settings in fields of the custom API that have an invalid value.
 fn invalid_settings(object: &Value) -> Vec<FieldError> {
-    if string_at(object, "/apiVersion") != hpa_calc::crd::API_VERSION {
+    if string_at(object, "/apiVersion") != crd::API_VERSION {
         return Vec::new();
     }
     // Other errors are those of the validation.
@@ -115,8 +115,8 @@ fn field_error(field: &str, message: String) -> FieldError {
 
 /// Decodes the object strictly and validates it, as both APIs do.
 fn validation_errors(object: &Value) -> Vec<FieldError> {
-    let schema_errors = hpa_calc::crd::type_errors(object).and_then(|errors| {
-        let unknown = hpa_calc::crd::unknown_fields(object)?.into_iter();
+    let schema_errors = crd::type_errors(object).and_then(|errors| {
+        let unknown = crd::unknown_fields(object)?.into_iter();
         let message = "unknown field: the converted object would lose it";
         let unknown = unknown.map(|field| field_error(&field.path, message.to_owned()));
         Ok(errors.into_iter().chain(unknown).collect::<Vec<_>>())

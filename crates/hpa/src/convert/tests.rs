@@ -1,9 +1,11 @@
+//! Tests of conversions of whole manifests.
+
 use hpa_calc::settings::{SETTINGS, SettingPolicy, Settings};
 use serde_json::{Value, json};
 
 use super::{AutoscalerApi, ConvertFormat, convert, lost_comments};
 
-const CORE: &str = "\
+const AUTOSCALER: &str = "\
 # Who owns this.
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
@@ -14,7 +16,8 @@ spec:
   scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
   maxReplicas: 5 # enough
 ";
-const OTHER: &str = "kind:   ConfigMap\napiVersion: v1\ndata: {a: text} # kept\n";
+const CONFIG_MAP: &str = "kind:   ConfigMap\napiVersion: v1\ndata: {a: text} # kept\n";
+const NAMESPACE: &str = "kind: Namespace\napiVersion: v1\n";
 
 fn to_custom(text: &str) -> Result<String, String> {
     convert(text, AutoscalerApi::Custom, ConvertFormat::Yaml).map_err(|error| error.to_string())
@@ -39,15 +42,15 @@ fn autoscaler(api_version: &str, spec: Value) -> Value {
 
 #[test]
 fn round_trip_changes_only_the_api_version() {
-    let converted = to_custom(CORE).expect("it converts");
-    assert_eq!(converted, CORE.replace("autoscaling/v2", hpa_calc::crd::API_VERSION));
+    let converted = to_custom(AUTOSCALER).expect("it converts");
+    assert_eq!(converted, AUTOSCALER.replace("autoscaling/v2", hpa_calc::crd::API_VERSION));
     let back = convert(&converted, AutoscalerApi::Core, ConvertFormat::Yaml).expect("core");
-    assert_eq!(back, CORE);
+    assert_eq!(back, AUTOSCALER);
 }
 
 #[test]
 fn direction_characters_are_escaped_without_changing_values() {
-    for template in [CORE, OTHER] {
+    for template in [AUTOSCALER, CONFIG_MAP] {
         let text =
             template.replace("spec:\n", "spec: # \u{202e}\n").replace("a: text", "a: \u{200f}x");
         let text = text.replace("name: web\n", "name: web\n  labels: {a: \"b\u{61c}\"}\n");
@@ -63,10 +66,10 @@ fn direction_characters_are_escaped_without_changing_values() {
 #[test]
 fn other_documents_pass_through_byte_for_byte() {
     for stream in [
-        OTHER.to_owned(),
-        format!("---\n{OTHER}---\n# nothing\n---\n"),
-        format!("{CORE}--- # beside\n{OTHER}---\n{CORE}"),
-        format!("---\n{OTHER}---\n{CORE}").trim_end().to_owned(),
+        CONFIG_MAP.to_owned(),
+        format!("---\n{CONFIG_MAP}---\n# nothing\n---\n"),
+        format!("{AUTOSCALER}--- # beside\n{CONFIG_MAP}---\n{AUTOSCALER}"),
+        format!("---\n{CONFIG_MAP}---\n{AUTOSCALER}").trim_end().to_owned(),
         String::new(),
     ] {
         let expected = stream.replace("autoscaling/v2", hpa_calc::crd::API_VERSION);
@@ -76,9 +79,9 @@ fn other_documents_pass_through_byte_for_byte() {
 
 #[test]
 fn object_of_the_target_or_a_foreign_api_is_unchanged() {
-    let custom = CORE.replace("autoscaling/v2", hpa_calc::crd::API_VERSION);
+    let custom = AUTOSCALER.replace("autoscaling/v2", hpa_calc::crd::API_VERSION);
     assert_eq!(to_custom(&custom).expect("it converts"), custom);
-    let foreign = CORE.replace("autoscaling/v2", "autoscaling.example.com/v2");
+    let foreign = AUTOSCALER.replace("autoscaling/v2", "autoscaling.example.com/v2");
     assert_eq!(to_custom(&foreign).expect("foreign"), foreign);
 }
 
@@ -113,7 +116,8 @@ fn invalid_setting_of_the_custom_api_has_the_message_of_lint() {
 
 #[test]
 fn autoscaler_of_a_version_that_does_not_exist_is_a_warning() {
-    let input = format!("{CORE}---\n{}", CORE.replace("autoscaling/v2", "extensions/v1beta1"));
+    let unknown = AUTOSCALER.replace("autoscaling/v2", "extensions/v1beta1");
+    let input = format!("{AUTOSCALER}---\n{unknown}");
     let parsed = crate::manifests::Input::from_stream("f.yaml", &input);
     let warnings = crate::lint::conversion_warnings(parsed.manifests);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -123,7 +127,7 @@ fn autoscaler_of_a_version_that_does_not_exist_is_a_warning() {
 
 #[test]
 fn key_that_occurs_twice_is_a_warning() {
-    let input = format!("{CORE}  maxReplicas: 7\n");
+    let input = format!("{AUTOSCALER}  maxReplicas: 7\n");
     let parsed = crate::manifests::Input::from_stream("f.yaml", &input);
     let warnings = crate::lint::conversion_warnings(parsed.manifests);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -132,7 +136,7 @@ fn key_that_occurs_twice_is_a_warning() {
 
 #[test]
 fn patch_is_refused_with_the_command_that_converts_the_result() {
-    let patch = CORE.replace("scaleTargetRef", "# scaleTargetRef");
+    let patch = AUTOSCALER.replace("scaleTargetRef", "# scaleTargetRef");
     let error = to_custom(&patch).expect_err("a patch");
     let expected = "spec.scaleTargetRef: Required value: if this is a patch, convert the result: \
                     kustomize build DIRECTORY | hpa convert -";
@@ -155,10 +159,10 @@ fn status_and_empty_annotations_are_dropped() {
 fn server_state_of_the_target_api_is_dropped() {
     let status = "status: {currentReplicas: 2}\n";
     let read =
-        CORE.replace("metadata:\n", "metadata:\n  uid: u\n  resourceVersion: '7'\n") + status;
+        AUTOSCALER.replace("metadata:\n", "metadata:\n  uid: u\n  resourceVersion: '7'\n") + status;
     let core = convert(&read, AutoscalerApi::Core, ConvertFormat::Yaml).expect("it converts");
     let value = |text: &str| crate::manifests::parse_document(text, 1).expect("YAML");
-    assert_eq!(value(&core), value(CORE));
+    assert_eq!(value(&core), value(AUTOSCALER));
 }
 
 #[test]
@@ -260,9 +264,9 @@ fn strings_that_look_like_other_types_are_quoted() {
 
 #[test]
 fn errors_name_document_object_and_field() {
-    let wrong_type = CORE.replace("maxReplicas: 5", "maxReplicas: five");
-    let negative = CORE.replace("maxReplicas: 5", "maxReplicas: -5");
-    let error = to_custom(&format!("{OTHER_SHORT}---\n{wrong_type}---\n{negative}---\n{{\n"))
+    let wrong_type = AUTOSCALER.replace("maxReplicas: 5", "maxReplicas: five");
+    let negative = AUTOSCALER.replace("maxReplicas: 5", "maxReplicas: -5");
+    let error = to_custom(&format!("{NAMESPACE}---\n{wrong_type}---\n{negative}---\n{{\n"))
         .expect_err("errors");
     let lines: Vec<&str> = error.lines().collect();
     let has_line = |start: &str| lines.iter().any(|line| line.starts_with(start));
@@ -283,29 +287,26 @@ fn errors_name_document_object_and_field() {
 
 #[test]
 fn lines_of_lost_comments_are_reported() {
-    let same = to_custom(CORE).expect("it converts");
-    assert_eq!(lost_comments(CORE, &same), [0; 0]);
+    let same = to_custom(AUTOSCALER).expect("it converts");
+    assert_eq!(lost_comments(AUTOSCALER, &same), [0; 0]);
     let annotation = "  annotations: {autoscaling.hpa-rs.dev/sync-period: 30s}\n";
     let annotated =
-        CORE.replace("  namespace: shop\n", &format!("  namespace: shop\n{annotation}"));
-    let output = to_custom(&format!("{annotated}---\n{OTHER}")).expect("it converts");
+        AUTOSCALER.replace("  namespace: shop\n", &format!("  namespace: shop\n{annotation}"));
+    let output = to_custom(&format!("{annotated}---\n{CONFIG_MAP}")).expect("it converts");
     assert!(output.contains("# kept") && !output.contains("# enough"), "{output}");
-    assert_eq!(lost_comments(&format!("{annotated}---\n{OTHER}"), &output), [1, 10]);
+    assert_eq!(lost_comments(&format!("{annotated}---\n{CONFIG_MAP}"), &output), [1, 10]);
 }
 
 #[test]
 fn error_has_the_line_in_the_file() {
-    let error = to_custom(&format!("{OTHER_SHORT}---\na: 1\nb: [\n")).expect_err("an error");
+    let error = to_custom(&format!("{NAMESPACE}---\na: 1\nb: [\n")).expect_err("an error");
     assert!(error.starts_with("document 2: unable to read YAML: line 5: "), "{error}");
 }
 
-const OTHER_SHORT: &str = "kind: Namespace\napiVersion: v1\n";
-
 #[test]
 fn json_output_of_several_objects_is_a_list() {
-    let text =
-        convert(&format!("{OTHER_SHORT}---\n{CORE}"), AutoscalerApi::Custom, ConvertFormat::Json)
-            .expect("JSON");
+    let input = format!("{NAMESPACE}---\n{AUTOSCALER}");
+    let text = convert(&input, AutoscalerApi::Custom, ConvertFormat::Json).expect("JSON");
     let list: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(list["kind"], "List");
     assert_eq!(list["items"][1]["apiVersion"], hpa_calc::crd::API_VERSION);

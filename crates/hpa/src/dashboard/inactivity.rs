@@ -11,7 +11,7 @@ use hpa_dashboard::AutoscalerStatusWriter;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    debug_client::{LeaseName, format_minutes},
+    debug_client::{LeaseKey, format_minutes},
     liveness::{Idle, Leases, group_by_finding},
 };
 
@@ -25,7 +25,7 @@ pub(super) struct IdleStatus<'a> {
     pub(super) key: &'a HpaKey,
     pub(super) idle: Idle,
     /// The lease that was released or deleted, and the time since that was first seen.
-    released: Option<(&'a LeaseName, SignedDuration)>,
+    released: Option<(&'a LeaseKey, SignedDuration)>,
 }
 
 /// Finds the autoscalers on which no controller acts.
@@ -35,7 +35,7 @@ pub(super) struct IdleStatus<'a> {
 pub(super) fn find_idle<'a>(
     leases: &'a Leases<'_>,
     writers: &'a [AutoscalerStatusWriter],
-    released: &BTreeMap<LeaseName, Timestamp>,
+    released: &BTreeMap<LeaseKey, Timestamp>,
 ) -> Vec<IdleStatus<'a>> {
     let found = writers.iter().filter_map(|AutoscalerStatusWriter { key, manager, .. }| {
         let idle = leases.idle(key.api, &key.namespace, manager)?;
@@ -104,7 +104,7 @@ mod tests {
 
     const LIMIT: SignedDuration = SignedDuration::from_mins(2);
 
-    fn lease(name: LeaseName, holder: Result<LeaseHolder, Unavailable>) -> ControllerLease {
+    fn lease(name: LeaseKey, holder: Result<LeaseHolder, Unavailable>) -> ControllerLease {
         ControllerLease {
             name,
             holder,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// An instance that holds a lease at `now`.
-    fn holder(lease: LeaseName, now: Timestamp) -> LeaseHolder {
+    fn holder(lease: LeaseKey, now: Timestamp) -> LeaseHolder {
         LeaseHolder {
             lease,
             read_at: now,
@@ -143,17 +143,17 @@ mod tests {
     fn describe_leases(
         leases: &Leases<'_>,
         writers: &[AutoscalerStatusWriter],
-        released: &BTreeMap<LeaseName, Timestamp>,
+        released: &BTreeMap<LeaseKey, Timestamp>,
     ) -> Option<String> {
         describe_idle(&find_idle(leases, writers, released))
     }
 
     #[test]
     fn lease_without_a_holder_is_reported_after_the_limit() {
-        let name = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
+        let name = LeaseKey { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
         let now = Timestamp::from_second(1_000_000).unwrap();
         let released = Err(Unavailable::NotHeld { lease: name.clone(), released: None });
-        let holder = Err(Unavailable::NoLease(LeaseName::built_in()));
+        let holder = Err(Unavailable::NoLease(LeaseKey::built_in()));
         let built_in = KubeControllerManager { holder, flags: None, last_write: None };
         let lease = lease(name.clone(), released);
         let leases = leases(&lease, &built_in, now);
@@ -206,14 +206,14 @@ mod tests {
         }
     }
 
-    /// Its flags can't be read, as on managed clusters.
+    /// The flags of kube-controller-manager can't be read, as on managed clusters.
     #[test]
     fn lease_without_a_holder_is_not_reported_while_the_built_in_controller_writes() {
-        let name = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
+        let name = LeaseKey { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
         let now = Timestamp::from_second(1_000_000).unwrap();
         let seconds_ago = |seconds| now - SignedDuration::from_secs(seconds);
         let built_in = |last_write| KubeControllerManager {
-            holder: Ok(holder(LeaseName::built_in(), now)),
+            holder: Ok(holder(LeaseKey::built_in(), now)),
             flags: None,
             last_write: Some(last_write),
         };
@@ -240,14 +240,14 @@ mod tests {
     #[test]
     fn held_lease_of_another_release_is_named() {
         let [old, new] = ["one", "two"]
-            .map(|name| LeaseName { namespace: "scaling".to_owned(), name: name.to_owned() });
+            .map(|name| LeaseKey { namespace: "scaling".to_owned(), name: name.to_owned() });
         let now = Timestamp::from_second(1_000_000).unwrap();
         let held = Ok(holder(new.clone(), now));
         let others = vec![ReadLease {
             name: old.clone(),
             holder: Err(Unavailable::NotHeld { lease: old.clone(), released: None }),
         }];
-        let holder = Err(Unavailable::NoLease(LeaseName::built_in()));
+        let holder = Err(Unavailable::NoLease(LeaseKey::built_in()));
         let built_in = KubeControllerManager { holder, flags: None, last_write: None };
         let mut lease = ControllerLease { others, ..lease(new, held) };
         let writers =
@@ -281,13 +281,13 @@ mod tests {
         assert_eq!(describe_leases(&leases, &writers, &released), None, "it handles the namespace");
     }
 
-    /// Whichever of them stored the status.
+    /// The count doesn't depend on which of the controllers stored the status.
     #[test]
     fn autoscalers_of_two_stopped_controllers_are_counted_together() {
-        let name = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
+        let name = LeaseKey { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
         let now = Timestamp::from_second(1_000_000).unwrap();
         let renewed = Some(now - SignedDuration::from_secs(45));
-        let dead = Ok(LeaseHolder { renewed, ..holder(LeaseName::built_in(), now) });
+        let dead = Ok(LeaseHolder { renewed, ..holder(LeaseKey::built_in(), now) });
         let built_in = KubeControllerManager { holder: dead, flags: None, last_write: None };
         let writers = [
             "hpa-controller:scaling/hpa",

@@ -28,7 +28,7 @@ pub(super) struct SourceMetrics {
     reader: MetricReader,
     advisor: MetricAdvisor,
     relisted: watch::Receiver<RelistOutcome>,
-    /// The task that lists the series. It ends with this.
+    /// The task that lists the series. Dropping the set ends it.
     _tasks: JoinSet<()>,
 }
 

@@ -19,7 +19,7 @@ use kube::config::Kubeconfig;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use self::{metrics::SourceMetrics, past::ControllerPast};
+use self::{metrics::SourceMetrics, past::ClusterRecordSource};
 use crate::{
     args::{DashboardArguments, KubectlArguments, to_std},
     collectors::Scope,
@@ -43,7 +43,8 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let clients = kubectl::clients(&arguments.cluster).await?;
     kubectl::require_namespace(&clients.api, arguments.cluster.namespace.as_deref()).await?;
-    // The first list must not take a recent status for one from the future.
+    // The response shows the API server's clock. Without it, the first list could take a recent
+    // status for one from the future.
     _ = timeout(CLOCK_TIMEOUT, kubectl::get::<Value>(&clients.api, "/apis/autoscaling/v2")).await;
     let request_timeout = to_std(arguments.cluster.request_timeout);
     let autoscaling = &arguments.autoscaling;
@@ -58,7 +59,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         sync_period: read_period(autoscaling),
         request_timeout,
         clock: Arc::new(kubectl::ApiServerClock::default()),
-        records: Some(Arc::new(ControllerPast::new(
+        records: Some(Arc::new(ClusterRecordSource::new(
             clients.api.clone(),
             &arguments.controller,
             request_timeout,

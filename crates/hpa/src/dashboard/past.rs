@@ -14,7 +14,7 @@ use hpa_controller::{
 };
 use hpa_dashboard::{
     AutoscalerStatusWriter, ControllerActivity, ControllerRecords, IdleAutoscaler, PastDecision,
-    RecordSource, UnstoredStatus,
+    RecordSource, UnstoredStatus, WrongClock,
 };
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -23,7 +23,8 @@ use tokio::sync::Mutex;
 use crate::{
     args::ControllerArguments,
     dashboard::inactivity,
-    debug_client::{DebugClient, Instance, LeaseName, Unavailable, item_key},
+    debug_client::{DebugClient, Instance, LeaseKey, Unavailable, describe_wrong_clock, item_key},
+    findings::capitalized,
     kubectl,
     liveness::{Conflict, ControllerLease, KubeControllerManager, Leases, NamespaceWriters},
 };
@@ -38,44 +39,44 @@ const UNKNOWN_AUTOSCALERS: &str = "It is unknown which ones; this page may not s
 const DISPLAYED_PAST: SignedDuration = SignedDuration::from_hours(1);
 
 /// Reads the leases of controllers, and the debug API of the leader.
-pub(super) struct ControllerPast {
+pub(super) struct ClusterRecordSource {
     client: Client,
-    location: ControllerArguments,
+    flags: ControllerArguments,
     request_timeout: Duration,
     last_search: Mutex<Option<LeaderSearch>>,
     /// For each lease that is missing or has no holder, the time at which that was first seen.
-    released_since: Mutex<BTreeMap<LeaseName, Timestamp>>,
+    released_since: Mutex<BTreeMap<LeaseKey, Timestamp>>,
     /// The lease and the error of the debug API, if it took long to fail in the last poll. Pages
     /// don't wait for it again until the next poll.
-    silent: Mutex<Option<(LeaseName, Unavailable)>>,
+    slow_failure: Mutex<Option<(LeaseKey, Unavailable)>>,
 }
 
 /// The result of a search for the leader: its debug API, or the reason why there is none.
 #[derive(Clone)]
 struct LeaderSearch {
-    lease: LeaseName,
+    lease: LeaseKey,
     at: Instant,
     api: Result<Arc<DebugClient>, Unavailable>,
 }
 
-impl ControllerPast {
+impl ClusterRecordSource {
     pub(super) fn new(
         client: Client,
-        location: &ControllerArguments,
+        flags: &ControllerArguments,
         request_timeout: Duration,
     ) -> Self {
         Self {
             client,
-            location: location.clone(),
+            flags: flags.clone(),
             request_timeout,
             last_search: Mutex::default(),
             released_since: Mutex::default(),
-            silent: Mutex::default(),
+            slow_failure: Mutex::default(),
         }
     }
 
     /// Updates and returns [`Self::released_since`].
-    async fn update_released_since(&self, leases: &Leases<'_>) -> BTreeMap<LeaseName, Timestamp> {
+    async fn update_released_since(&self, leases: &Leases<'_>) -> BTreeMap<LeaseKey, Timestamp> {
         let mut since = self.released_since.lock().await;
         let released = leases.hpa_rs_leases().filter(|(_, holder)| {
             matches!(holder, Err(Unavailable::NotHeld { .. } | Unavailable::NoLease(_)))
@@ -95,7 +96,7 @@ impl ControllerPast {
         instance: &Result<Instance, Unavailable>,
         limit: SignedDuration,
     ) -> Option<String> {
-        match (instance, &self.location.controller_url) {
+        match (instance, &self.flags.controller_url) {
             (Ok(instance), _) => inactivity::describe_status(&instance.status, limit),
             (Err(error), Some(_)) => Some(error.sentence_about_url()),
             // If the lease has a holder, a controller probably runs. The page of each autoscaler
@@ -104,13 +105,58 @@ impl ControllerPast {
         }
     }
 
+    /// The clock of the instance that was read after `requested_at`, or else that of the lease's
+    /// holder, if it is wrong.
+    fn find_wrong_clock(
+        &self,
+        lease: &ControllerLease,
+        instance: &Result<Instance, Unavailable>,
+        requested_at: Timestamp,
+    ) -> Option<WrongClock> {
+        let instance = instance.as_ref().ok();
+        let of_instance = instance.map(|one| one.clock_lead(requested_at, kubectl::now()));
+        let lead = lease.clock_lead(of_instance);
+        let clause = describe_wrong_clock(lead)?;
+        let sentence = capitalized(&clause) + ".";
+        // The instance at the URL may not hold the lease.
+        let is_of_lease = self.flags.controller_url.is_none() || of_instance != Some(lead);
+        let manager = is_of_lease.then(|| lease.name.manager().as_str().to_owned());
+        Some(WrongClock { lead, clause, sentence, manager })
+    }
+
+    /// The autoscalers of `writers` on which the instance has decided within `limit`. `at_url` has
+    /// those that it reconciles if `--controller-url` names it. Another one reconciles those whose
+    /// status names the lease.
+    fn recently_decided(
+        &self,
+        lease: &ControllerLease,
+        instance: &Result<Instance, Unavailable>,
+        writers: &[AutoscalerStatusWriter],
+        at_url: &BTreeSet<String>,
+        limit: SignedDuration,
+    ) -> BTreeSet<HpaKey> {
+        let status = instance.as_ref().ok().map(|instance| &instance.status);
+        let decides = status.is_some_and(|status| {
+            let is_late = inactivity::describe_status(status, limit).is_some();
+            status.is_working && !status.dry_run && !is_late
+        });
+        let manager = lease.name.manager();
+        let is_decided = |one: &&AutoscalerStatusWriter| match &self.flags.controller_url {
+            Some(_) => at_url.contains(&one.key.to_string()),
+            None => one.manager == manager.as_str(),
+        };
+        let writers = writers.iter().filter(is_decided).filter(|_| decides);
+        writers.map(|one| one.key.clone()).collect()
+    }
+
     /// Returns the debug API of the leader, from the last search if that is recent. `found` is the
     /// lease if it was read before.
     async fn leader_api(
         &self,
-        lease: LeaseName,
+        lease: LeaseKey,
         found: Option<&ControllerLease>,
     ) -> Result<Arc<DebugClient>, Unavailable> {
+        // Held during a search, so that concurrent reads share it.
         let mut last_search = self.last_search.lock().await;
         let is_current = |last_search: &&LeaderSearch| {
             last_search.lease == lease && last_search.at.elapsed() < SEARCH_LIFETIME
@@ -118,7 +164,7 @@ impl ControllerPast {
         if let Some(last_search) = last_search.as_ref().filter(is_current) {
             return last_search.api.clone();
         }
-        let (client, flags, limit) = (&self.client, &self.location, self.request_timeout);
+        let (client, flags, limit) = (&self.client, &self.flags, self.request_timeout);
         let api = match found {
             Some(found) => found.debug_client(client, flags, limit).await,
             None => DebugClient::find(client, flags, limit, &lease).await,
@@ -129,10 +175,10 @@ impl ControllerPast {
     }
 
     /// Like [`Self::leader_api`], for a lease that was read before. If its holder isn't known,
-    /// returns that error without a search for the leader. A holder that may be a tenant's invention
-    /// isn't asked.
+    /// returns that error without a search for the leader. Doesn't ask a holder that a tenant may
+    /// have invented.
     async fn holder_api(&self, lease: &ControllerLease) -> Result<Arc<DebugClient>, Unavailable> {
-        if self.location.controller_url.is_none() {
+        if self.flags.controller_url.is_none() {
             lease.holder.as_ref().map_err(Unavailable::clone)?;
             if !lease.may_answer_for_all {
                 return Err(Unavailable::Unconfirmed(lease.name.clone()));
@@ -142,16 +188,17 @@ impl ControllerPast {
     }
 
     /// Reads the state of the instance that holds the lease. If the read takes long to fail, stores
-    /// the error in [`Self::silent`].
+    /// the error in [`Self::slow_failure`].
     async fn read_instance(&self, lease: &ControllerLease) -> Result<Instance, Unavailable> {
         let start = tokio::time::Instant::now();
         let instance = async { self.holder_api(lease).await?.instance().await }.await;
-        let silent = instance.as_ref().err().filter(|_| start.elapsed() > MAX_FAILURE_DELAY);
-        if silent.is_some() {
+        let slow_failure = instance.as_ref().err().filter(|_| start.elapsed() > MAX_FAILURE_DELAY);
+        if slow_failure.is_some() {
             // Another instance may be the leader now.
             *self.last_search.lock().await = None;
         }
-        *self.silent.lock().await = silent.map(|error| (lease.name.clone(), error.clone()));
+        let slow_failure = slow_failure.map(|error| (lease.name.clone(), error.clone()));
+        *self.slow_failure.lock().await = slow_failure;
         instance
     }
 
@@ -169,13 +216,13 @@ impl ControllerPast {
         manager: Option<&str>,
     ) -> Result<ControllerRecords, Unavailable> {
         let other_manager = manager.filter(|manager| !FieldManager::is_hpa_rs(manager));
-        if let (Some(other_manager), None) = (other_manager, &self.location.controller_url) {
+        if let (Some(other_manager), None) = (other_manager, &self.flags.controller_url) {
             return Err(Unavailable::OtherController(other_manager.to_owned()));
         }
-        let named = manager.and_then(LeaseName::of_manager);
-        let lease = LeaseName::choose(&self.location, named.as_ref());
-        let is_of_lease = |of: &LeaseName| self.location.controller_url.is_some() || *of == lease;
-        if let Some((of, error)) = &*self.silent.lock().await
+        let named = manager.and_then(LeaseKey::of_manager);
+        let lease = LeaseKey::choose(&self.flags, named.as_ref());
+        let is_of_lease = |of: &LeaseKey| self.flags.controller_url.is_some() || *of == lease;
+        if let Some((of, error)) = &*self.slow_failure.lock().await
             && is_of_lease(of)
         {
             return Err(error.clone().for_writer(manager));
@@ -197,7 +244,7 @@ impl ControllerPast {
 }
 
 #[async_trait]
-impl RecordSource for ControllerPast {
+impl RecordSource for ClusterRecordSource {
     async fn records(
         &self,
         autoscaler: &HpaKey,
@@ -215,11 +262,14 @@ impl RecordSource for ControllerPast {
         writers: &[AutoscalerStatusWriter],
         limit: SignedDuration,
     ) -> ControllerActivity {
-        let lease = ControllerLease::find(&self.client, &self.location, None, writers).await;
+        let lease = ControllerLease::find(&self.client, &self.flags, None, writers).await;
         // The responses have shown the API server's clock.
         let now = kubectl::now();
         let (built_in, instance) =
             tokio::join!(KubeControllerManager::read(&self.client), self.read_instance(&lease));
+        let wrong_clock = self.find_wrong_clock(&lease, &instance, now);
+        let hidden = lease.describe_hidden().filter(|_| instance.is_err());
+        let hidden = hidden.map(|clause| capitalized(&clause) + ".");
         let built_in = built_in.with_statuses(writers);
         let namespaces = NamespaceWriters::new(writers);
         let leases = lease.with(&built_in, &namespaces, now);
@@ -235,7 +285,7 @@ impl RecordSource for ControllerPast {
         });
         let idle = idle.collect();
         // Without an answer from the URL, its instance may act on any autoscaler, without a lease.
-        let is_unknown = self.location.controller_url.is_some() && instance.is_err();
+        let is_unknown = self.flags.controller_url.is_some() && instance.is_err();
         let of_instance = self.describe_instance(&instance, limit);
         let of_instance = of_instance.filter(|_| lost.is_none() || is_unknown);
         let mut inactivity: Vec<String> = lost.into_iter().chain(of_instance).collect();
@@ -243,13 +293,14 @@ impl RecordSource for ControllerPast {
             inactivity.push(inactivity::PAGE_MAY_BE_OLD.to_owned());
             inactivity.join(" ")
         });
+        let recently_decided = self.recently_decided(&lease, &instance, writers, &at_url, limit);
         let missing_api = lease.missing_api(&self.client, writers).await.map(|text| text + ".");
         let stale_caches =
             instance.as_ref().ok().and_then(|instance| instance.status.stale_caches_sentence());
-        let (failed_writes, items) = match instance {
-            Ok(Instance { status, items, .. }) => (status.failed_status_writes, items),
+        let (instance_time, failed_writes, items) = match instance {
+            Ok(Instance { status, items, .. }) => (status.now, status.failed_status_writes, items),
             // Another read would most likely fail as well, after the time limit.
-            Err(_) => (None, Some(Vec::new())),
+            Err(_) => (now, None, Some(Vec::new())),
         };
         let items = match items {
             Some(items) => items,
@@ -259,35 +310,45 @@ impl RecordSource for ControllerPast {
         // The holder may be a tenant's invention, which must not answer for other namespaces.
         let is_local = lease.local.contains(&lease.name);
         let items = items.iter().filter(|item| !is_local || item.namespace == lease.name.namespace);
-        let of_inactive = items.clone().filter(|_| inactivity.is_some());
-        let read_at = kubectl::now();
-        let overdue = of_inactive.filter_map(|item| {
-            let since = read_at.checked_sub(inactivity::overdue_age(item, limit)?).ok()?;
-            Some((item_key(item), since))
-        });
-        let overdue = overdue.collect();
-        let unstored: BTreeMap<_, _> = items.clone().filter_map(unstored_status).collect();
-        let overwritten = items.filter(|item| item.overwritten_scalings > 0);
-        let overwritten = overwritten.map(|item| (item_key(item), item.overwritten_scalings));
-        let overwritten = overwritten.collect();
+        let overdue_after = inactivity.as_ref().map(|_| limit);
+        let of_items = activity_of_items(items, overdue_after, instance_time);
         let acting = acting_controllers(&leases, writers, &at_url);
-        // The dashboard counts those that it shows.
+        // If the autoscalers are known, the dashboard counts those that it shows.
         let failed_writes = failed_writes
-            .filter(|_| unstored.is_empty())
+            .filter(|_| of_items.unstored.is_empty())
             .map(|failed| format!("Statuses may be old: {failed}. {UNKNOWN_AUTOSCALERS}"));
         let conflicts = leases.conflicts(writers);
         let conflicts = conflicts.iter().map(Conflict::sentence);
-        let status_problems = stale_caches.into_iter().chain(missing_api);
+        let status_problems = stale_caches.into_iter().chain(hidden).chain(missing_api);
         let status_problems = status_problems.chain(failed_writes).chain(conflicts).collect();
-        ControllerActivity {
-            inactivity,
-            idle,
-            status_problems,
-            overdue,
-            unstored,
-            overwritten,
-            acting,
-        }
+        let activity = ControllerActivity { inactivity, idle, status_problems, ..of_items };
+        ControllerActivity { acting, wrong_clock, recently_decided, ..activity }
+    }
+}
+
+/// The activity that the autoscalers in a debug API show at `now` by its clock. None is overdue
+/// without `overdue_after`.
+fn activity_of_items<'a>(
+    items: impl Iterator<Item = &'a AutoscalerItem> + Clone,
+    overdue_after: Option<SignedDuration>,
+    now: Timestamp,
+) -> ControllerActivity {
+    let read_at = kubectl::now();
+    let overdue = items.clone().filter_map(|item| {
+        let since = read_at.checked_sub(inactivity::overdue_age(item, overdue_after?)?).ok()?;
+        Some((item_key(item), since))
+    });
+    let unschedulable = items
+        .clone()
+        .filter_map(|item| Some((item_key(item), item.recent_decision(now)?.unschedulable_pods?)));
+    let overwritten = items.clone().filter(|item| item.overwritten_scalings > 0);
+    let overwritten = overwritten.map(|item| (item_key(item), item.overwritten_scalings));
+    ControllerActivity {
+        overdue: overdue.collect(),
+        unstored: items.filter_map(unstored_status).collect(),
+        overwritten: overwritten.collect(),
+        unschedulable: unschedulable.collect(),
+        ..ControllerActivity::default()
     }
 }
 
@@ -298,29 +359,27 @@ fn unstored_status(item: &AutoscalerItem) -> Option<(HpaKey, UnstoredStatus)> {
     Some((item_key(item), UnstoredStatus { error, last_decision }))
 }
 
-/// The controllers that act on autoscalers of the core API, by the field manager of the status.
-/// `at_url` has the autoscalers that the instance at `--controller-url` reconciles.
+/// The controllers that act on autoscalers of the core API, by namespace and by the field manager
+/// of the status. `at_url` has the autoscalers that the instance at `--controller-url` reconciles.
 fn acting_controllers(
     leases: &Leases<'_>,
     writers: &[AutoscalerStatusWriter],
     at_url: &BTreeSet<String>,
-) -> BTreeMap<String, ActingController> {
+) -> BTreeMap<(Arc<str>, String), ActingController> {
     let api = AutoscalerApi::Core;
-    let mut by_manager = BTreeMap::<&str, Vec<&HpaKey>>::new();
+    let mut answers_by_writer = BTreeMap::<(&Arc<str>, &String), bool>::new();
     for AutoscalerStatusWriter { key, manager, .. } in writers {
         if key.api == api {
-            by_manager.entry(manager).or_default().push(key);
+            let answers = answers_by_writer.entry((&key.namespace, manager)).or_insert(true);
+            *answers &= at_url.contains(&key.to_string());
         }
     }
-    let acting = |(manager, keys): (&str, Vec<&HpaKey>)| {
-        // A lease for one namespace says nothing about autoscalers of several.
-        let namespace = keys.first().map(|key| &*key.namespace);
-        let namespace = namespace.filter(|one| keys.iter().all(|key| *key.namespace == **one));
-        let hpa_rs_answers = keys.iter().all(|key| at_url.contains(&key.to_string()));
-        let acting = leases.acting_controller(api, namespace, Some(manager), hpa_rs_answers);
-        (manager.to_owned(), acting)
+    let acting = |((namespace, manager), hpa_rs_answers): ((&Arc<str>, &String), bool)| {
+        let acting =
+            leases.acting_controller(api, Some(&**namespace), Some(manager), hpa_rs_answers);
+        ((namespace.clone(), manager.clone()), acting)
     };
-    by_manager.into_iter().map(acting).collect()
+    answers_by_writer.into_iter().map(acting).collect()
 }
 
 #[cfg(test)]

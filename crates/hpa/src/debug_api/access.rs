@@ -31,6 +31,7 @@ const WAITING_REVIEWS: usize = 28;
 const ACCESS_RATE: Rate = Rate { per_second: 40, burst: 400 };
 pub(super) const ACCESS_RATE_OF_USER: Rate = Rate { per_second: 10, burst: 200 };
 
+/// The clients that may read the documents.
 pub(super) enum Access {
     /// Every client of this machine.
     Local,

@@ -74,11 +74,16 @@ fn view() -> DebugView {
     }
 }
 
-/// A server with reviewed access, the recorded reviews, and its address.
-async fn start_with_reviews() -> (Server, Arc<Accesses>, SocketAddr) {
+/// Reviewed access, and the recorded reviews.
+fn reviewed_access() -> (Access, Arc<Accesses>) {
     let accesses = Arc::<Accesses>::default();
     let (api, debug) = (Arc::new(Tokens("api-")), Arc::new(Tokens("debug-")));
-    let access = Access::with_reviews(api, debug, accesses.clone());
+    (Access::with_reviews(api, debug, accesses.clone()), accesses)
+}
+
+/// A server with reviewed access, the recorded reviews, and its address.
+async fn start_with_reviews() -> (Server, Arc<Accesses>, SocketAddr) {
+    let (access, accesses) = reviewed_access();
     let (server, address) =
         serve_view(LOOPBACK, None, access, view().into()).await.expect("a port");
     (server, accesses, address)
@@ -119,10 +124,10 @@ const HOST: &str = "host: x";
 #[case::basic(STATUS, &[HOST, "authorization: Basic api-reader"], 401)]
 #[case::in_the_query("GET /debug/v1/status?access_token=api-reader", &[HOST], 401)]
 #[case::cookie(STATUS, &[HOST, "cookie: token=api-reader"], 401)]
-#[case::api_token_where_its_audience_is_wrong(
+#[case::api_token_in_the_header_of_debug_tokens(
     STATUS, &[HOST, "hpa-debug-authorization: Bearer api-reader"], 401
 )]
-#[case::debug_token_where_its_audience_is_wrong(
+#[case::debug_token_in_the_header_of_api_tokens(
     STATUS, &[HOST, "authorization: Bearer debug-reader"], 401
 )]
 #[case::invalid_debug_token_beside_a_valid_one(
@@ -201,9 +206,8 @@ struct Reviewed {
 
 impl Reviewed {
     fn new() -> Self {
-        let accesses = Arc::<Accesses>::default();
-        let (api, debug) = (Arc::new(Tokens("api-")), Arc::new(Tokens("debug-")));
-        Self { access: Access::with_reviews(api, debug, accesses.clone()), accesses }
+        let (access, accesses) = reviewed_access();
+        Self { access, accesses }
     }
 
     async fn get(&self, token: &str, path: &str) -> StatusCode {

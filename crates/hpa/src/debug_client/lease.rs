@@ -9,8 +9,11 @@ use kube::{Client, core::ObjectList};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
 
-use super::{lease_name::LeaseName, unavailable::Unavailable};
-use crate::kubectl::{api_server_time, escape, get, get_if_served, get_pod, is_not_found};
+use super::{lease_key::LeaseKey, unavailable::Unavailable};
+use crate::{
+    kubectl::{api_server_time, escape, get, get_if_served, get_pod, is_not_found},
+    manifests::items,
+};
 
 /// The name of the container port of the debug API.
 const DEBUG_PORT_NAME: &str = "debug";
@@ -18,14 +21,14 @@ const DEBUG_PORT_NAME: &str = "debug";
 /// The maximum number of leases that are read of a namespace.
 const MAX_LISTED: u32 = 500;
 
-/// If the clock of a holder differs by more from the API server's, its times are corrected. It sets
-/// the renew time before the request, which may take seconds.
-const MAX_CLOCK_LEAD: SignedDuration = SignedDuration::from_secs(5);
+/// A difference between the clocks of a holder and the API server is corrected only if it is longer
+/// than this. A holder sets the renew time before its request, which may take seconds.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// A held lease, as its holder last renewed it. The times are by the API server's clock.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseHolder {
-    pub(crate) lease: LeaseName,
+    pub(crate) lease: LeaseKey,
     /// The time by the API server's clock at which the lease was requested. The holder is judged by
     /// it, because it may have renewed the lease while something else was read.
     pub(crate) read_at: Timestamp,
@@ -57,10 +60,9 @@ struct StoredLease {
 impl<'de> Deserialize<'de> for StoredLease {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = Value::deserialize(deserializer)?;
-        let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-        let renewals = entries.into_iter().flatten();
+        let entries = items(object.pointer("/metadata/managedFields"));
         let renewals =
-            renewals.filter(|entry| entry.pointer("/fieldsV1/f:spec/f:renewTime").is_some());
+            entries.filter(|entry| entry.pointer("/fieldsV1/f:spec/f:renewTime").is_some());
         let times =
             renewals.filter_map(|entry| entry.get("time")?.as_str()?.parse::<Timestamp>().ok());
         let stored_at = times.max();
@@ -69,6 +71,7 @@ impl<'de> Deserialize<'de> for StoredLease {
     }
 }
 
+/// The pod of a lease holder.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaderPod {
     pub(crate) namespace: String,
@@ -80,7 +83,7 @@ pub(crate) struct LeaderPod {
 
 impl LeaseHolder {
     /// Reads a lease. Fails if it doesn't exist or has no holder.
-    pub(crate) async fn read(client: &Client, lease: &LeaseName) -> Result<Self, Unavailable> {
+    pub(crate) async fn read(client: &Client, lease: &LeaseKey) -> Result<Self, Unavailable> {
         let path = format!("{}/{}", leases_path(&lease.namespace), escape(&lease.name));
         let requested_at = Timestamp::now();
         let object = get_if_served(client, &path)
@@ -90,8 +93,8 @@ impl LeaseHolder {
         Self::of_object(lease, object, api_server_time(requested_at))
     }
 
-    /// The holders of the leases of hpa-rs in a namespace. Empty if the user may not list leases.
-    /// An annotation shows that a lease is one of hpa-rs.
+    /// The holders of the leases of hpa-rs in a namespace. Empty if the leases can't be listed. An
+    /// annotation shows that a lease is one of hpa-rs.
     pub(crate) async fn list(client: &Client, namespace: &str) -> Vec<Self> {
         let path = format!("{}?limit={MAX_LISTED}", leases_path(namespace));
         let requested_at = Timestamp::now();
@@ -103,7 +106,7 @@ impl LeaseHolder {
             let annotations = metadata.annotations.as_ref()?;
             [INSTANCE_SCOPE, KEEPS_HISTORY].iter().find_map(|name| annotations.get(*name))?;
             let name = metadata.name.clone()?;
-            let lease = LeaseName { namespace: namespace.to_owned(), name };
+            let lease = LeaseKey { namespace: namespace.to_owned(), name };
             Self::of_object(&lease, stored, read_at).ok()
         });
         holders.collect()
@@ -111,7 +114,7 @@ impl LeaseHolder {
 
     /// Fails if the lease has no holder.
     fn of_object(
-        lease: &LeaseName,
+        lease: &LeaseKey,
         StoredLease { object, stored_at }: StoredLease,
         read_at: Timestamp,
     ) -> Result<Self, Unavailable> {
@@ -121,7 +124,7 @@ impl LeaseHolder {
         let renewed = spec.renew_time.as_ref().and_then(LeaseTime::timestamp);
         let has_unreadable_time = spec.renew_time.is_some() && renewed.is_none();
         let lead = renewed.zip(stored_at).map(|(renewed, stored)| renewed.duration_since(stored));
-        let clock_lead = lead.filter(|lead| lead.abs() > MAX_CLOCK_LEAD).unwrap_or_default();
+        let clock_lead = lead.filter(|lead| lead.abs() > CLOCK_TOLERANCE).unwrap_or_default();
         let by_api_server = |time: Timestamp| time.checked_sub(clock_lead).ok();
         let renewed = renewed.and_then(by_api_server);
         let Some(identity) = identity else {
@@ -155,7 +158,7 @@ impl LeaseHolder {
     /// The time since the last renewal when the lease was read. `None` without a readable time.
     pub(crate) fn age(&self) -> Option<SignedDuration> {
         let age = self.read_at.duration_since(self.renewed?);
-        // The clock of the holder may be ahead of this one.
+        // The clock of the holder may be ahead a little, which is not corrected.
         Some(age.max(SignedDuration::ZERO))
     }
 
@@ -180,8 +183,8 @@ impl LeaseHolder {
         describe_clock_lead(self.clock_lead)
     }
 
-    /// The identity without its UUID: for hpa-rs the pod's name, for kube-controller-manager usually
-    /// the node's.
+    /// The identity without its UUID: for hpa-rs the pod's name, for kube-controller-manager
+    /// usually the node's.
     pub(crate) fn host_name(&self) -> &str {
         self.identity.rsplit_once('_').map_or(&*self.identity, |(host, _)| host)
     }
@@ -210,14 +213,21 @@ fn leases_path(namespace: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace))
 }
 
+/// A clause about a controller whose clock leads the API server's by this time, if they clearly
+/// differ.
+pub(crate) fn describe_wrong_clock(lead: SignedDuration) -> Option<String> {
+    let clause = describe_clock_lead(lead)?;
+    Some(format!("the controller misjudges times: {clause}"))
+}
+
 /// A clause about a clock that leads the API server's by this time, if they clearly differ.
-pub(crate) fn describe_clock_lead(lead: SignedDuration) -> Option<String> {
+fn describe_clock_lead(lead: SignedDuration) -> Option<String> {
     let direction = if lead.is_negative() { "behind" } else { "ahead of" };
     let clause = || {
         let difference = format_difference(lead.abs());
         format!("its clock is {difference} {direction} that of the API server")
     };
-    (lead.abs() > MAX_CLOCK_LEAD).then(clause)
+    (lead.abs() > CLOCK_TOLERANCE).then(clause)
 }
 
 /// Formats the difference between two clocks, rounded.
@@ -248,11 +258,6 @@ fn debug_port(pod: &Value) -> Option<i32> {
     let mut ports = containers.flat_map(|container| items(container.get("ports")));
     let port = ports.find(|port| port["name"] == DEBUG_PORT_NAME)?;
     port["containerPort"].as_i64()?.try_into().ok()
-}
-
-/// The items of a list in a JSON document.
-pub(crate) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
-    list.and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Formats the pod as `namespace/name`.

@@ -1,9 +1,13 @@
 //! A client of the debug API. It finds the leader by its lease, and reads the API through the API
 //! server's proxy with a token that no other server accepts. With `--controller-url`, it reads the
 //! API at that URL, without a token.
+//!
+//! A tenant may serve the responses: the field managers of statuses name the lease, so a tenant can
+//! create a lease, name its own pod in it as the holder, and name the lease in its own statuses.
+//! Responses are therefore bounded in size, number and time.
 
 mod lease;
-mod lease_name;
+mod lease_key;
 mod list;
 #[cfg(test)]
 mod tests;
@@ -11,12 +15,11 @@ mod token;
 mod unavailable;
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use hpa_calc::go_text::truncate;
+use hpa_calc::{explain::UnschedulablePods, go_text::truncate};
 use hpa_controller::{
     HpaKey,
     debug::{AutoscalerDetail, AutoscalerItem, ControllerStatus, clock_lag},
@@ -26,15 +29,14 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, Config, client::Body};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 pub(crate) use hpa_controller::k8s::KUBE_CONTROLLER_MANAGER;
 
 pub(crate) use self::{
-    lease::{LeaderPod, LeaseHolder, describe_clock_lead, format_minutes, items},
-    lease_name::{LeaseName, NamedLease},
+    lease::{LeaderPod, LeaseHolder, describe_wrong_clock, format_minutes},
+    lease_key::{LeaseKey, ReportedLease},
     list::item_key,
     unavailable::Unavailable,
 };
@@ -47,6 +49,9 @@ use crate::{
 
 /// The maximum size of a document, in bytes.
 const MAX_BYTES: usize = 256 << 20;
+
+/// The maximum size of an error response, in bytes.
+const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// The maximum length of the message of an error response, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
@@ -68,15 +73,16 @@ pub(crate) struct DebugClient {
 /// The state of an instance.
 pub(crate) struct Instance {
     pub(crate) status: ControllerStatus,
-    /// Its autoscalers. `None` if they were not needed, or if only errors of status writes and
-    /// overwritten scalings need them and they can't be read.
+    /// Its autoscalers. `None` if the status shows that they are not needed, or if they can't be
+    /// read. If `reconciles_at_url`, they are always read, and an error is returned.
     pub(crate) items: Option<Vec<AutoscalerItem>>,
-    is_at_url: bool,
+    /// Whether the instance is at `--controller-url` and its workers run.
+    reconciles_at_url: bool,
 }
 
 impl Instance {
-    /// The lead of its clock over the API server's. `requested_at` and `responded_at` are times by
-    /// the latter, before and after the request.
+    /// The lead of its clock over the API server's. The start and the end of the request are times
+    /// by the API server's clock.
     pub(crate) fn clock_lead(
         &self,
         requested_at: Timestamp,
@@ -85,10 +91,10 @@ impl Instance {
         -clock_lag(self.status.now, requested_at, responded_at)
     }
 
-    /// With `--controller-url`, the names of the autoscalers that the instance reconciles: it may
-    /// have no lease. For others, the leases decide.
+    /// The names of the autoscalers that the instance at `--controller-url` reconciles, possibly
+    /// without a lease. Empty if the instance was found by its lease, or is a standby.
     pub(crate) fn reconciled_at_url(&self) -> BTreeSet<String> {
-        let items = self.items.iter().flatten().filter(|_| self.is_at_url);
+        let items = self.items.iter().flatten().filter(|_| self.reconciles_at_url);
         items.map(|item| item_key(item).to_string()).collect()
     }
 
@@ -104,12 +110,19 @@ impl Instance {
         unstored.collect()
     }
 
+    /// Whether scalings of some autoscalers are overwritten, but the list of them can't be read.
+    pub(crate) fn lacks_overwritten_autoscalers(&self) -> bool {
+        self.items.is_none() && self.status.overwritten > 0
+    }
+
     /// The latest activity of the controller, by the names of the autoscalers. Empty if it can't be
     /// read.
     pub(crate) fn activities(&self) -> BTreeMap<String, AutoscalerActivity> {
         let activities = self.items.iter().flatten().map(|item| {
+            let decision = item.recent_decision(self.status.now);
             let activity = AutoscalerActivity {
-                last_decision: item.current_sentence().map(ToOwned::to_owned),
+                last_decision: decision.map(|decision| decision.sentence.clone()),
+                unschedulable_pods: decision.and_then(|decision| decision.unschedulable_pods),
                 overwritten_scalings: item.overwritten_scalings,
             };
             (item_key(item).to_string(), activity)
@@ -123,6 +136,8 @@ impl Instance {
 pub(crate) struct AutoscalerActivity {
     /// The last decision in one sentence. `None` if it is old.
     pub(crate) last_decision: Option<String>,
+    /// The pods that the scheduler can't place. `None` if the last decision is old.
+    pub(crate) unschedulable_pods: Option<UnschedulablePods>,
     pub(crate) overwritten_scalings: u32,
 }
 
@@ -141,7 +156,7 @@ impl DebugClient {
         client: &Client,
         arguments: &ControllerArguments,
         request_timeout: Duration,
-        lease: &LeaseName,
+        lease: &LeaseKey,
     ) -> Result<Self, Unavailable> {
         if let Some(url) = &arguments.controller_url {
             return Self::for_url(url, request_timeout);
@@ -154,7 +169,7 @@ impl DebugClient {
     /// Creates a client of a leader's debug API, and requests its token.
     pub(crate) async fn for_leader(
         client: &Client,
-        lease: &LeaseName,
+        lease: &LeaseKey,
         leader: &LeaderPod,
     ) -> Result<Self, Unavailable> {
         let Some(port) = leader.debug_port else {
@@ -187,8 +202,8 @@ impl DebugClient {
         status.ok_or_else(|| Unavailable::not_the_api(&self.source))
     }
 
-    /// All autoscalers, without their past. Fails if the pages don't end, because a tenant may
-    /// serve them.
+    /// All autoscalers, without their histories and earlier decisions. Fails if the pages don't
+    /// end, because a tenant may serve them.
     pub(crate) async fn autoscalers(&self) -> Result<Vec<AutoscalerItem>, Unavailable> {
         self.in_time(self.read_pages()).await
     }
@@ -211,15 +226,18 @@ impl DebugClient {
     /// Reads the state of the instance.
     pub(crate) async fn instance(&self) -> Result<Instance, Unavailable> {
         let status = self.status().await?;
-        let is_at_url = self.token.is_none() && status.is_working;
-        let items = if is_at_url {
+        let reconciles_at_url = self.token.is_none() && status.is_working;
+        let items = if reconciles_at_url {
             Some(self.autoscalers().await?)
-        } else if status.failed_status_writes.is_some() || status.overwritten > 0 {
+        } else if status.failed_status_writes.is_some()
+            || status.overwritten > 0
+            || status.unschedulable > 0
+        {
             self.autoscalers().await.ok()
         } else {
             None
         };
-        Ok(Instance { status, items, is_at_url })
+        Ok(Instance { status, items, reconciles_at_url })
     }
 
     /// An autoscaler with its decisions since a time. `None` if the instance doesn't have it.
@@ -268,23 +286,25 @@ impl DebugClient {
         let response = response.map_err(|error| Unavailable::no_response(&self.source, &error))?;
         let (status, is_debug_api) =
             (response.status(), response.headers().contains_key(MARKER_HEADER));
-        let body = Limited::new(response.into_body(), limit).collect().await;
-        let body = body.map_err(|error| {
-            let text = if error.is::<LengthLimitError>() {
-                format!("{}: the response is too long", self.source)
-            } else {
-                error.to_string()
-            };
-            Unavailable::Unreachable(text)
-        });
-        let body = body?.to_bytes();
+        let body = response.into_body();
         match (status, is_debug_api) {
-            (StatusCode::OK, true) => Ok(Some(body)),
+            (StatusCode::OK, true) => {
+                let body = Limited::new(body, limit).collect().await;
+                let body = body.map_err(|error| {
+                    let text = if error.is::<LengthLimitError>() {
+                        format!("{}: the response is too long", self.source)
+                    } else {
+                        error.to_string()
+                    };
+                    Unavailable::Unreachable(text)
+                });
+                Ok(Some(body?.to_bytes()))
+            }
             (StatusCode::NOT_FOUND, true) => Ok(None),
-            (_, true) => Err(Unavailable::Refused(message(&body, "/error"))),
+            (_, true) => Err(Unavailable::Refused(read_message(body).await)),
             (StatusCode::FORBIDDEN, false) => Err(Unavailable::Forbidden {
                 action: format!("read {} through the API server", self.source),
-                message: message(&body, "/message"),
+                message: read_message(body).await,
             }),
             (StatusCode::OK, false) => Err(Unavailable::not_the_api(&self.source)),
             // Without a proxy, the server itself answered.
@@ -292,7 +312,7 @@ impl DebugClient {
                 Err(Unavailable::not_the_api(&self.source))
             }
             (status, false) => {
-                let message = message(&body, "/message");
+                let message = read_message(body).await;
                 let colon = if message.is_empty() { "" } else { ": " };
                 let source = &self.source;
                 let text = format!("{source} answered {status}{colon}{message}");
@@ -306,13 +326,29 @@ fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Unavailable> {
     serde_json::from_slice(body).map_err(|error| Unavailable::Undecodable(error.to_string()))
 }
 
-/// The message of an error response: the JSON string at `pointer`, or else the body. It is cut off,
-/// because a tenant may serve it.
-fn message(body: &[u8], pointer: &str) -> String {
-    let json: Option<Value> = serde_json::from_slice(body).ok();
-    let text = json.as_ref().and_then(|json| json.pointer(pointer)).and_then(Value::as_str);
-    // A character has at most 4 bytes.
-    let start = body.get(..4 * MAX_MESSAGE_CHARS).unwrap_or(body);
-    let text = text.map_or_else(|| String::from_utf8_lossy(start), Cow::Borrowed);
+/// An error of the debug API, or a Status of the API server.
+#[derive(Deserialize)]
+struct ErrorBody {
+    #[serde(alias = "error")]
+    message: String,
+}
+
+/// Reads the message of an error response. If the body fails or is too long, the response is still
+/// an error, so its message says that.
+async fn read_message(body: Body) -> String {
+    match Limited::new(body, MAX_ERROR_BYTES).collect().await {
+        Ok(body) => message(&body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => "its message is too long".to_owned(),
+        Err(error) => format!("its message can't be read: {error}"),
+    }
+}
+
+/// The message in the body of an error response, or else the body. It is cut off, because a tenant
+/// may serve it.
+fn message(body: &[u8]) -> String {
+    let text = match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(error) => error.message,
+        Err(_) => String::from_utf8_lossy(body).into_owned(),
+    };
     truncate(text.trim().to_owned(), MAX_MESSAGE_CHARS)
 }

@@ -3,6 +3,7 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use jiff::SignedDuration;
 use rstest::rstest;
+use serde_json::Value;
 
 use super::*;
 
@@ -14,6 +15,12 @@ fn arguments(namespace: Option<&str>, lease: Option<&str>) -> ControllerArgument
         controller_lease: lease.map(ToOwned::to_owned),
         controller_url: None,
     }
+}
+
+/// Reads a debug API without a token.
+fn debug_client(client: Client, time_limit: Option<Duration>, source: &str) -> DebugClient {
+    let source = source.to_owned();
+    DebugClient { client, prefix: String::new(), token: None, time_limit, source }
 }
 
 #[rstest]
@@ -34,9 +41,9 @@ fn lease_comes_from_flags_or_most_statuses(
     #[case] expected: &str,
 ) {
     let namespaces = ["shop", "blog", "mail"];
-    let named = LeaseName::of_statuses(namespaces.into_iter().zip(managers.iter().copied()));
-    let first = named.first().map(|lease| &lease.name);
-    let chosen = LeaseName::choose(&arguments(namespace, lease), first);
+    let named = LeaseKey::of_statuses(namespaces.into_iter().zip(managers.iter().copied()));
+    let first = named.first().map(|lease| &lease.key);
+    let chosen = LeaseKey::choose(&arguments(namespace, lease), first);
     assert_eq!(chosen.to_string(), expected);
 }
 
@@ -45,8 +52,8 @@ fn lease_comes_from_flags_or_most_statuses(
 fn namespaces_count_and_not_statuses() {
     let forged = [("tenant", "hpa-controller:tenant/fake"); 3];
     let real = ["shop", "blog"].map(|namespace| (namespace, "hpa-controller:scaling/hpa"));
-    let named = LeaseName::of_statuses(forged.into_iter().chain(real));
-    let named: Vec<_> = named.iter().map(|lease| lease.name.name.as_str()).collect();
+    let named = LeaseKey::of_statuses(forged.into_iter().chain(real));
+    let named: Vec<_> = named.iter().map(|lease| lease.key.name.as_str()).collect();
     assert_eq!(named, ["hpa", "fake"]);
 }
 
@@ -56,14 +63,14 @@ fn namespaces_count_and_not_statuses() {
 #[case::of_another_namespace("hpa-controller:scaling/hpa", "scaling/hpa")]
 fn lease_of_a_tenant_loses_a_tie(#[case] manager: &str, #[case] expected: &str) {
     let statuses = [("eve", "hpa-controller:eve/evil"), ("shop", manager)];
-    let named = LeaseName::of_statuses(statuses);
-    assert_eq!(named[0].name.to_string(), expected);
+    let named = LeaseKey::of_statuses(statuses);
+    assert_eq!(named[0].key.to_string(), expected);
     assert_eq!([named[0].is_local(), named[1].is_local()], [false, true]);
 }
 
 #[test]
 fn lost_lease_is_no_reason_for_an_instance_without_leader_election() {
-    let lease = LeaseName { namespace: "kube-system".into(), name: "hpa-controller".into() };
+    let lease = LeaseKey { namespace: "kube-system".into(), name: "hpa-controller".into() };
     let lost = [
         Unavailable::NoPod { pod: "kube-system/vm".into() },
         Unavailable::NotHeld { lease: lease.clone(), released: None },
@@ -81,8 +88,9 @@ fn lost_lease_is_no_reason_for_an_instance_without_leader_election() {
 
 #[test]
 fn error_message_is_read_from_json_or_text() {
-    assert_eq!(message(br#"{"kind":"Status","message":"no"}"#, "/message"), "no");
-    assert_eq!(message(b"502 Bad Gateway\n", "/message"), "502 Bad Gateway");
+    assert_eq!(message(br#"{"kind":"Status","message":"no"}"#), "no");
+    assert_eq!(message(br#"{"error":"no"}"#), "no");
+    assert_eq!(message(b"502 Bad Gateway\n"), "502 Bad Gateway");
 }
 
 /// A tenant may have forged the lease that leads to the server.
@@ -90,8 +98,47 @@ fn error_message_is_read_from_json_or_text() {
 #[case::json(format!(r#"{{"error":"{}"}}"#, "x".repeat(5000)))]
 #[case::text("x".repeat(5000))]
 fn long_error_message_is_cut_off(#[case] body: String) {
-    let message = message(body.as_bytes(), "/error");
+    let message = message(body.as_bytes());
     assert!(message.starts_with("xxx") && message.chars().count() <= MAX_MESSAGE_CHARS + 1);
+}
+
+/// The body of an error has no end. The first case is an error of the debug API.
+#[rstest]
+#[case::api(400, true, "the debug API refuses the request: its message is too long")]
+#[case::not_found(404, true, "pod eve/fake-0 serves something other than the debug API")]
+#[case::other_server(200, false, "pod eve/fake-0 serves something other than the debug API")]
+#[case::proxy(
+    502,
+    false,
+    "the debug API can't be reached: pod eve/fake-0 answered 502 Bad \
+    Gateway: its message is too long"
+)]
+#[tokio::test]
+async fn errors_of_a_hostile_debug_api_are_read_up_to_a_small_limit(
+    #[case] status: u16,
+    #[case] has_marker: bool,
+    #[case] expected: &str,
+) {
+    let sent_bytes = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let sent = sent_bytes.clone();
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let sent = sent.clone();
+        let body = stream::repeat_with(move || {
+            let chunk = Bytes::from_static(&[b'['; 4096]);
+            sent.fetch_add(chunk.len(), std::sync::atomic::Ordering::Relaxed);
+            Ok::<_, std::io::Error>(Frame::data(chunk))
+        });
+        let mut response = http::Response::builder().status(status);
+        if has_marker {
+            response = response.header(MARKER_HEADER, "v1");
+        }
+        let response = response.body(StreamBody::new(body)).expect("a response");
+        async move { Ok::<_, std::convert::Infallible>(response) }
+    });
+    let client = debug_client(Client::new(service, "default"), None, "pod eve/fake-0");
+    assert_eq!(client.status().await.expect_err("no status").to_string(), expected);
+    let sent = sent_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(sent <= 2 * MAX_ERROR_BYTES, "{sent} bytes");
 }
 
 /// The error of a read of the debug API at a URL.
@@ -127,13 +174,8 @@ async fn response_whose_body_stalls_is_given_up_after_the_request_timeout() {
         let response = http::Response::builder().header(MARKER_HEADER, "v1").body(body);
         Ok::<_, std::convert::Infallible>(response.expect("a response"))
     });
-    let client = DebugClient {
-        client: Client::new(service, "default"),
-        prefix: String::new(),
-        token: None,
-        time_limit: Some(REQUEST_TIMEOUT),
-        source: "http://127.0.0.1:8081".to_owned(),
-    };
+    let client = Client::new(service, "default");
+    let client = debug_client(client, Some(REQUEST_TIMEOUT), "http://127.0.0.1:8081");
     let timed_out = Unavailable::timed_out("http://127.0.0.1:8081", REQUEST_TIMEOUT);
     assert_eq!(client.status().await.err(), Some(timed_out.clone()));
     assert_eq!(client.autoscalers().await.err(), Some(timed_out));
@@ -162,7 +204,7 @@ async fn read_holder(lease: Value) -> LeaseHolder {
         let body = Body::from(lease.to_string().into_bytes());
         async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
     });
-    let name = LeaseName { namespace: "kube-system".into(), name: "hpa-controller".into() };
+    let name = LeaseKey { namespace: "kube-system".into(), name: "hpa-controller".into() };
     LeaseHolder::read(&Client::new(service, "default"), &name).await.unwrap()
 }
 
@@ -255,13 +297,8 @@ async fn server_of_something_else_is_reported_as_such() {
         let response = http::Response::builder().status(404).body(Body::empty());
         Ok::<_, std::convert::Infallible>(response.expect("a response"))
     });
-    let client = DebugClient {
-        client: Client::new(service, "default"),
-        prefix: String::new(),
-        token: None,
-        time_limit: None,
-        source: "http://127.0.0.1:1".to_owned(),
-    };
+    let client = Client::new(service, "default");
+    let client = debug_client(client, None, "http://127.0.0.1:1");
     let error = client.status().await.expect_err("no status").to_string();
     assert_eq!(error, "http://127.0.0.1:1 serves something other than the debug API");
 }
@@ -283,16 +320,89 @@ async fn list_of_a_hostile_debug_api_ends() {
         let response = http::Response::builder().header(MARKER_HEADER, "v1").body(body);
         async move { Ok::<_, std::convert::Infallible>(response.expect("a response")) }
     });
-    let client = DebugClient {
-        client: Client::new(service, "default"),
-        prefix: String::new(),
-        token: None,
-        time_limit: None,
-        source: "pod eve/fake-0".to_owned(),
-    };
+    let client = Client::new(service, "default");
+    let client = debug_client(client, None, "pod eve/fake-0");
     let error = client.autoscalers().await.expect_err("the list has no end").to_string();
     let expected = "the debug API can't be reached: pod eve/fake-0: the list of autoscalers has no \
                     end: a page has no new autoscaler";
     assert_eq!(error, expected);
     assert_eq!(request_count.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+/// The document about an instance.
+fn status_document() -> Value {
+    serde_json::json!({
+        "build": { "version": "0.1.0", "revision": "6f7a8b9c0d", "date": "unknown" },
+        "now": "2026-01-31T12:00:00Z", "isLeader": true, "isWorking": false, "dryRun": false,
+        "syncPeriodSeconds": 15.0,
+        "settings": {
+            "tolerance": 0.1, "downscaleStabilizationSeconds": 300.0,
+            "cpuInitializationPeriodSeconds": 300.0, "initialReadinessDelaySeconds": 30.0,
+            "scaleToZero": true,
+        },
+        "queue": { "due": 0, "queued": 1, "inProgress": 0, "longestRunningSeconds": 0.2 },
+        "cacheAgesSeconds": {}, "undecodableObjects": 0, "historyUnsavedSeconds": 0.0,
+        "autoscalers": 1, "failing": 0,
+        "decisionMemory": { "limitBytes": 1, "usedBytes": 0, "perAutoscalerBytes": 1 },
+    })
+}
+
+/// The events name the autoscalers whose list can't be read.
+#[rstest]
+#[case::unreadable(1, true)]
+#[case::not_needed(0, false)]
+#[tokio::test]
+async fn unreadable_list_lacks_the_overwritten_autoscalers(
+    #[case] overwritten: u32,
+    #[case] expected: bool,
+) {
+    let service = tower::service_fn(move |request: Request<Body>| async move {
+        let is_list = request.uri().path().ends_with("/autoscalers");
+        let mut document = status_document();
+        document["overwritten"] = overwritten.into();
+        let response = http::Response::builder().status(if is_list { 500 } else { 200 });
+        let body = Body::from(document.to_string().into_bytes());
+        let response = response.header(MARKER_HEADER, "v1").body(body);
+        Ok::<_, std::convert::Infallible>(response.expect("a response"))
+    });
+    let client = debug_client(Client::new(service, "default"), None, "pod scaling/hpa-1");
+    let instance = client.instance().await.expect("an instance");
+    assert_eq!(instance.lacks_overwritten_autoscalers(), expected);
+}
+
+/// The list of an instance at a URL is read only while it works, unless something else needs it.
+#[rstest]
+#[case::needed(1, Some("shop/web"))]
+#[case::not_needed(0, None)]
+#[tokio::test]
+async fn autoscalers_are_read_if_pods_of_some_cannot_be_scheduled(
+    #[case] unschedulable: u32,
+    #[case] expected: Option<&str>,
+) {
+    let pods = UnschedulablePods { count: 3, total: 9 };
+    let service = tower::service_fn(move |request: Request<Body>| async move {
+        let now = "2026-01-31T12:00:00Z";
+        let document = if request.uri().path().ends_with("/autoscalers") {
+            serde_json::json!({ "now": now, "items": [{
+                "api": "core", "namespace": "shop", "name": "web", "uid": "u", "isFailing": false,
+                "lastReconcileSecondsAgo": 5.0,
+                "last": { "from": now, "until": now, "count": 1, "decision": {
+                    "currentReplicas": 9, "desiredReplicas": 9, "reason": "maxReplicas",
+                    "sentence": "maxReplicas is 9", "unschedulablePods": pods,
+                } },
+            }] })
+        } else {
+            let mut status = status_document();
+            status["unschedulable"] = unschedulable.into();
+            status
+        };
+        let body = Body::from(document.to_string().into_bytes());
+        let response = http::Response::builder().header(MARKER_HEADER, "v1").body(body);
+        Ok::<_, std::convert::Infallible>(response.expect("a response"))
+    });
+    let client = Client::new(service, "default");
+    let client = debug_client(client, None, "pod scaling/hpa-1");
+    let activities = client.instance().await.expect("an instance").activities();
+    let unschedulable = activities.iter().filter(|(_, one)| one.unschedulable_pods == Some(pods));
+    assert_eq!(unschedulable.map(|(name, _)| name.as_str()).next(), expected);
 }

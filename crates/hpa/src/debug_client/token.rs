@@ -14,7 +14,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{lease_name::LeaseName, unavailable::Unavailable};
+use super::{lease_key::LeaseKey, unavailable::Unavailable};
 use crate::debug_api::AUDIENCE;
 
 /// The lifetime of tokens: the shortest that the API server accepts.
@@ -33,8 +33,8 @@ pub(super) struct DebugToken {
 
 impl DebugToken {
     /// Requests a token for the ServiceAccount of the controller's debug API.
-    pub(super) async fn request(client: &Client, lease: &LeaseName) -> Result<Self, Unavailable> {
-        let LeaseName { namespace, name } = lease;
+    pub(super) async fn request(client: &Client, lease: &LeaseKey) -> Result<Self, Unavailable> {
+        let LeaseKey { namespace, name } = lease;
         let token = Self {
             accounts: Api::namespaced(client.clone(), namespace),
             namespace: namespace.clone(),
@@ -68,7 +68,7 @@ impl DebugToken {
         let action = format!("create a token for the ServiceAccount {account}");
         let issued = issued.map_err(|error| match error {
             kube::Error::Api(status) if status.is_not_found() => Unavailable::NoAccount { account },
-            error => Unavailable::request(&action, error),
+            error => Unavailable::of_kube_error(&action, error),
         })?;
         let token = issued.status.and_then(|status| status.token);
         let token = token

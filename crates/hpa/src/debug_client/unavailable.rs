@@ -7,11 +7,14 @@ use hpa_controller::k8s::FieldManager;
 use hpa_metrics::{TlsSettingNames, connection_cause, describe};
 use jiff::Timestamp;
 
-use super::lease_name::LeaseName;
+use super::lease_key::LeaseKey;
 use crate::kubectl::is_forbidden;
 
 /// The error of the HTTP client if a TLS server answers a plain request.
 const TLS_ALERT: &str = "invalid HTTP version";
+
+/// The part of the HTTP client's error that shows that there was no connection.
+const NO_CONNECTION: &str = "(Connect)";
 
 /// The reason why a document of the debug API can't be read, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,11 +23,11 @@ pub(crate) enum Unavailable {
         "there is no lease {0}: no controller runs with it. --controller-namespace and \
          --controller-lease name another lease, --controller-url a debug API"
     )]
-    NoLease(LeaseName),
+    NoLease(LeaseKey),
     #[error("no instance holds the lease {lease}")]
     NotHeld {
-        lease: LeaseName,
-        /// The time of the release, by the clock of the last holder.
+        lease: LeaseKey,
+        /// The time of the release, by the API server's clock.
         released: Option<Timestamp>,
     },
     #[error(
@@ -46,7 +49,7 @@ pub(crate) enum Unavailable {
          {namespace} uses it",
         namespace = .0.namespace
     )]
-    Unconfirmed(LeaseName),
+    Unconfirmed(LeaseKey),
     #[error(
         "there is no ServiceAccount {account} to request a token for. The chart creates it with \
          debug.enabled"
@@ -106,7 +109,7 @@ impl Unavailable {
     /// The error of a request to the debug API that got no response. `source` is the pod or URL.
     pub(super) fn no_response(source: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         let text = describe(error);
-        let error = if text.contains("(Connect)") {
+        let error = if text.contains(NO_CONNECTION) {
             connection_cause(error, TlsSettingNames::default())
         } else {
             text
@@ -142,7 +145,7 @@ impl Unavailable {
     }
 
     /// The error of a failed request to the API server. `action` completes "not permitted to".
-    pub(super) fn request(action: &str, error: kube::Error) -> Self {
+    pub(super) fn of_kube_error(action: &str, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if status.is_forbidden() => {
                 Self::Forbidden { action: action.to_owned(), message: status.message }

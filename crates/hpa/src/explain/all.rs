@@ -9,7 +9,7 @@ use hpa_calc::{
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::idle;
+use super::controllers::describe_controllers;
 use crate::{
     args::{ExplainArguments, ReportFormat, to_std},
     controller_options::setting_policy,
@@ -42,8 +42,10 @@ pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> an
     let timeout = to_std(arguments.cluster.request_timeout);
     let limits = scope.describe_limits().into_iter().map(|sentence| sentence + ".");
     let location = &arguments.controller;
+    let namespace = scope.namespace.as_deref();
     let about_controllers =
-        idle::describe_controllers(&client, location, timeout, &mut autoscalers, now).await;
+        describe_controllers(&client, location, timeout, namespace, &mut autoscalers, now);
+    let about_controllers = about_controllers.await;
     let notes: Vec<String> = limits.chain(about_controllers).collect();
     set_other_autoscalers(&mut autoscalers, now);
     read_scales(&client, timeout, &mut autoscalers, settings, &policy).await;

@@ -8,7 +8,7 @@ use hpa_calc::{
     go_text::truncate,
     report::{
         about_result_of_collector, collector_events_command, error_texts,
-        problem_of_collector_settings,
+        problem_of_collector_settings, reported_absence,
     },
     shell::quote,
 };
@@ -16,7 +16,7 @@ use hpa_collectors::{CollectorSource, Environment, Finding, FindingSubject, Serv
 
 use crate::{
     args::CollectorArguments,
-    collectors::{InProcessSources, environment_of_unknown_flags},
+    collectors::{InProcessSources, environment_of_unknown_flags, lacks_collectors},
     lint::{mistake_of_annotation, unknown_collector_type},
 };
 
@@ -67,11 +67,12 @@ fn failure_advice(
 ) -> Option<String> {
     match source_of(&inputs.hpa, metric, environment)? {
         Ok(source) if source.collector == SCHEDULE_COLLECTOR => {
-            Some(schedule_advice(sources, inputs, metric))
+            Some(schedule_advice(sources, inputs, index, metric))
         }
         Ok(source) if !sources.has_collectors => {
             let is_for_built_in = inputs.settings.is_for_built_in();
-            advice_without_collectors(&source, error, is_for_built_in)
+            let are_off = lacks_collectors(&inputs.hpa, index);
+            advice_without_collectors(&source, error, is_for_built_in, are_off)
         }
         Ok(source) => {
             let name = metric.metric_name();
@@ -91,12 +92,19 @@ fn failure_advice(
     }
 }
 
-fn schedule_advice(sources: &InProcessSources, inputs: &Inputs, metric: &MetricSpec) -> String {
+fn schedule_advice(
+    sources: &InProcessSources,
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricSpec,
+) -> String {
     let (name, object) = (metric.metric_name(), metric.object.as_ref());
     let object = object.map(|object| &object.described_object);
     let (kind, schedule) = object.map_or(("", ""), |object| (&*object.kind, &*object.name));
     let (flag, advice) = if sources.has_schedules {
         (" (--scaling-schedule)", "")
+    } else if reported_absence(&inputs.hpa, index).is_some() {
+        ("", " The controller reads no schedules: start hpa run with --scaling-schedule.")
     } else {
         ("", " If the controller runs with --scaling-schedule, use its flags here.")
     };
@@ -203,13 +211,15 @@ fn place_and_check(source: &CollectorSource) -> (String, &'static str) {
     }
 }
 
-/// Advice if no flag turns collectors on. A metric without annotations may be that of a metrics
-/// API, unless the failure says that no metrics API has it, or a value of it. An adapter may read
-/// it by a collector if the API answers with an error.
+/// Advice if no flag turns collectors on. `are_off` is whether those of the controller are off too,
+/// by [`lacks_collectors`]. A metric without annotations may be that of a metrics API, unless the
+/// failure says that no metrics API has it, or a value of it. An adapter may read it by a collector
+/// if the API answers with an error.
 fn advice_without_collectors(
     source: &CollectorSource,
     error: &ReadError,
     is_for_built_in: bool,
+    are_off: bool,
 ) -> Option<String> {
     let CollectorSource { collector, subject, .. } = source;
     let (name, failure) = (collector_name(source), message_of(error));
@@ -239,6 +249,12 @@ fn advice_without_collectors(
         "--collectors" => String::new(),
         others => format!(", with {others}"),
     };
+    if are_off {
+        return Some(format!(
+            "{owner} The controller has no collectors, as its message shows: start hpa run with \
+             --collectors{flags} (in the chart, collectors.enabled)."
+        ));
+    }
     // An adapter with collectors doesn't pass on the causes.
     let log = if has_server_error {
         " If an adapter does, the log of its service has the cause: kubectl get apiservices | grep \

@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::metric_advisor::FRESHNESS;
 use crate::{
     kubectl::{escape, get, listed_metrics, unavailability},
-    manifests::string_at,
+    manifests::{items, string_at},
     terminal::shorten_names,
 };
 
@@ -162,11 +162,9 @@ async fn read_usage_names(client: &Client, pods: &PodSelection) -> Option<BTreeS
 
 /// The resources that any container of a list of pod metrics has.
 fn usage_names(pods: &Value) -> BTreeSet<String> {
-    let array = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned();
-    let items = array(pods, "items").unwrap_or_default();
-    let containers = items.iter().filter_map(|pod| array(pod, "containers")).flatten();
-    let usage = containers.filter_map(|container| container.get("usage")?.as_object().cloned());
-    usage.flat_map(|usage| usage.into_iter().map(|(name, _)| name)).collect()
+    let containers = items(pods.get("items")).flat_map(|pod| items(pod.get("containers")));
+    let usage = containers.filter_map(|container| container.get("usage")?.as_object());
+    usage.flat_map(|usage| usage.keys().cloned()).collect()
 }
 
 impl Api {
@@ -193,8 +191,7 @@ impl Api {
     }
 
     fn advise(&self, query: &MetricQuery, index: usize, error: &ReadError) -> Option<String> {
-        let Self { group, listed_names, .. } = self;
-        let name = query.metric_name();
+        let group = self.group;
         let message = match error {
             // The report has advice about these.
             ReadError::Fetch { message, .. }
@@ -202,7 +199,7 @@ impl Api {
             {
                 return None;
             }
-            ReadError::Fetch { message, .. } => Some(message),
+            ReadError::Fetch { message, .. } => Some(message.as_str()),
             _ => None,
         };
         if let (Some(_), Some(reason)) = (message, self.unavailability()) {
@@ -213,7 +210,7 @@ impl Api {
                 self.log_command()
             ));
         }
-        if *group == RESOURCE_GROUP {
+        if group == RESOURCE_GROUP {
             // Without the name of the Service, the report has as much advice.
             let is_known = message.is_some() && !self.service_name().is_empty();
             return is_known.then(|| {
@@ -224,8 +221,21 @@ impl Api {
                 )
             });
         }
+        self.advise_by_discovery(query, index, message)
+    }
+
+    /// Advice about a custom or external metric, by the metrics in the API's discovery. `message`
+    /// is that of the failed request. It is `None` if the response has no value.
+    fn advise_by_discovery(
+        &self,
+        query: &MetricQuery,
+        index: usize,
+        message: Option<&str>,
+    ) -> Option<String> {
+        let Self { group, listed_names, .. } = self;
+        let name = query.metric_name();
         // An adapter that fails to read a metric has it, even if its discovery doesn't list it.
-        let has_failed = message.is_some_and(|message| is_server_error(message));
+        let has_failed = message.is_some_and(is_server_error);
         match listed_names {
             Some(names) if !names.is_empty() && !has_metric(names, name) && !has_failed => {
                 let names: BTreeSet<_> =
@@ -242,10 +252,7 @@ impl Api {
                 "{group} lists no metrics, so its adapter may not reach Prometheus. {}",
                 self.next_steps()
             )),
-            Some(names)
-                if let Some(asked) =
-                    unlisted_resource(names, query, message.map(String::as_str)) =>
-            {
+            Some(names) if let Some(asked) = unlisted_resource(names, query, message) => {
                 Some(self.about_unlisted_resource(names, query, index, asked))
             }
             _ if !message?.contains(UNKNOWN_METRIC) => Some(format!(

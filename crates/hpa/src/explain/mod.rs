@@ -1,9 +1,9 @@
-//! `hpa explain`.
+//! `hpa explain`: explains the decision about an autoscaler, from inputs of a cluster or of files.
 
 mod all;
 mod collector_advice;
+mod controllers;
 mod dump;
-mod idle;
 mod live;
 mod metric_advisor;
 mod metrics_api_advice;
@@ -65,7 +65,8 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if a flag asks for metrics that only a report from a cluster reads.
+/// Fails if a flag asks for metrics that only a report from a cluster reads. Warns of other flags
+/// without effect.
 fn refuse_sources(sources: &SourceArguments) -> anyhow::Result<()> {
     let flag = if sources.rules.metrics_config.is_some() {
         "--metrics-config"
@@ -90,7 +91,7 @@ async fn explain(
     let cluster = Cluster::new(arguments, name).await?;
     let subject = cluster.read(settings.clone()).await?;
     print(&subject, arguments)?;
-    let (mut sentence, mut failure) = (subject.sentence_without_idle_time(), None);
+    let (mut sentence, mut failure) = (subject.sentence_without_durations(), None);
     if !arguments.watch {
         return Ok(());
     }
@@ -100,7 +101,7 @@ async fn explain(
         match cluster.read(settings.clone()).await {
             Ok(subject) => {
                 failure = None;
-                let new = subject.sentence_without_idle_time();
+                let new = subject.sentence_without_durations();
                 if sentence != new {
                     print_separator(arguments.output)?;
                     print(&subject, arguments)?;

@@ -86,10 +86,7 @@ pub(super) async fn advise(
         let name = query.metric_name();
         let missing_value = || {
             let command = rules_explain_command(&inputs.hpa, index, running_pod);
-            format!(
-                "A rule of --metrics-config has {name}, but no value for a pod of the target. To \
-                 see why: {command}"
-            )
+            missing_value_advice(query, &command)
         };
         let has_no_value = |message: &str| message.starts_with(NO_VALUE);
         let is_empty = matches!(reading, Err(ReadError::Empty(_)));
@@ -121,20 +118,33 @@ pub(super) async fn advise(
                 Some(refusal_advice(&found.rules, name, refusal))
             }
             Err(ReadError::Fetch { message, .. }) if is_absent(message) && !found.has_name => {
-                let similar = found.similar.as_ref();
-                similar.filter(|_| !of_controller.contains(&index)).map(|similar| {
-                    format!(
-                        "Correct the name in spec.metrics[{index}], or add a rule: no rule of \
-                         --metrics-config has {name} (similar: {similar}). hpa rules check FILE \
-                         --prometheus-url URL lists the metrics of a rules file."
-                    )
-                })
+                let similar = found.similar.as_ref().filter(|_| !of_controller.contains(&index));
+                similar.map(|similar| misspelled_name_advice(index, name, similar))
             }
             _ => None,
         };
         advice.extend(text.map(|text| (index, text)));
     }
     advice
+}
+
+/// Advice about a metric of a rule that has no value. `command` shows the cause.
+fn missing_value_advice(query: &MetricQuery, command: &str) -> String {
+    let name = query.metric_name();
+    let of_object = match query {
+        MetricQuery::Resource { .. } | MetricQuery::Pods { .. } => " for a pod of the target",
+        MetricQuery::Object { .. } => " for its object",
+        MetricQuery::External { .. } => "",
+    };
+    format!("A rule of --metrics-config has {name}, but no value{of_object}. To see why: {command}")
+}
+
+fn misspelled_name_advice(index: usize, name: &str, similar: &str) -> String {
+    format!(
+        "Correct the name in spec.metrics[{index}], or add a rule: no rule of --metrics-config has \
+         {name} (similar: {similar}). hpa rules check FILE --prometheus-url URL lists the metrics \
+         of a rules file."
+    )
 }
 
 impl MetricKey {
@@ -231,6 +241,7 @@ fn is_absent(message: &str) -> bool {
 mod tests {
     use std::cell::Cell;
 
+    use hpa_calc::Selector;
     use hpa_prometheus::{
         rules::config::DiscoveryRule,
         source::{InspectedMetric, RuleStatus},
@@ -300,6 +311,14 @@ mod tests {
         let advice = mistake_advice(&rules, "rps", is_quantile).expect("advice");
         let start = "Check the metricsQuery of rules[0] for rps: histogram_quantile has no result";
         assert!(advice.starts_with(start), "{advice}");
+    }
+
+    #[test]
+    fn missing_value_of_an_external_metric_is_not_that_of_a_pod() {
+        let (metric, metric_selector) = ("q".to_owned(), Selector::everything());
+        let query = MetricQuery::External { metric, metric_selector };
+        let expected = "A rule of --metrics-config has q, but no value. To see why: hpa rules";
+        assert_eq!(missing_value_advice(&query, "hpa rules"), expected);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Report,
     api::{ConditionReason, ConditionType},
+    explain::has_name,
     report::{about_missing_right, ambiguous_autoscalers},
 };
 use hpa_controller::{
@@ -16,7 +17,7 @@ use jiff::SignedDuration;
 
 use super::past;
 use crate::{
-    debug_client::{Unavailable, describe_clock_lead},
+    debug_client::{Unavailable, describe_wrong_clock},
     liveness::{Conflict, Idle, is_recent_write},
     terminal::{escape_line, shorten_names},
 };
@@ -31,9 +32,10 @@ const STATUS_NOT_STORED: &str = "; the controller can't store its status";
 const OTHER_WRITER: &str = "kube-controller-manager stored the status last, and may decide \
                             otherwise by its own history";
 
-/// Advice if the controller's clock is ahead.
+/// Advice if the controller's clock is wrong.
 const WRONG_CLOCK: &str = "Correct the clock of the controller's node: samples, series and pods \
-                           look older to the controller than they are, so metrics may fail.";
+                           have other ages for the controller, so metrics may fail, and schedules \
+                           begin early or late.";
 
 /// The inputs of the decision to explain, and the controller of the autoscaler.
 pub(super) struct Subject {
@@ -45,14 +47,20 @@ pub(super) struct Subject {
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
     /// The pod or the URL of that API. `None` for a record from a file.
     pub(super) past_source: Option<String>,
+    /// The number of scalings that another client has overwritten, by that API or by events.
+    pub(super) overwritten_scalings: u32,
     /// The metrics whose values are the controller's, not read by this command.
     pub(super) read_by_controller: Vec<String>,
     /// The reason why no controller acts on the autoscaler, if the leases show it.
     pub(super) idle: Option<Idle>,
     /// The controllers that all act on it.
     pub(super) conflict: Option<Conflict>,
-    /// A warning that ends the first line: of a Prometheus server about the values that this command
-    /// has read, or about the controller's clock.
+    /// Whether the user may not read the controller's lease, and no debug API answers.
+    pub(super) is_controller_hidden: bool,
+    /// The lead of the controller's clock over the API server's. A wrong clock ends the first line.
+    pub(super) clock_lead: SignedDuration,
+    /// A warning of a Prometheus server about the values that this command has read. It ends the
+    /// first line.
     pub(super) warning: Option<String>,
     /// Advice about metrics that can't be read, by their index.
     pub(super) metric_advice: BTreeMap<usize, String>,
@@ -76,6 +84,7 @@ impl Subject {
         let doubt = doubt.or(doubt_about_pods);
         let has_doubt = doubt.is_some() || self.inputs.settings.dry_run;
         let mut report = self.inputs.report_with_advice(doubt, &self.metric_advice);
+        report.remove_advice_about_old_status(self.controller.at);
         if !self.missing_object_advice.is_empty() {
             // Other advice assumes that what the files lack is missing in the cluster.
             let about_files = report.advice.into_iter().filter(|one| one.contains("--filename"));
@@ -91,17 +100,16 @@ impl Subject {
         if advises_on_pods {
             report.advice.insert(0, StayDecision::ADVICE.to_owned());
         }
-        if describe_clock_lead(self.inputs.readings.clock_lead()).is_some() {
+        let wrong_clock = describe_wrong_clock(self.clock_lead);
+        if wrong_clock.is_some() {
             report.advice.insert(0, WRONG_CLOCK.to_owned());
         }
         if !has_doubt {
             self.replace_sentence(&mut report);
         }
         self.add_status_write_error(&mut report);
-        let past = self.past.as_ref();
-        let scalings = past.map_or(0, |past| past.autoscaler.overwritten_scalings);
-        report.add_overwritten_scalings(scalings);
-        if let Some(warning) = &self.warning {
+        report.add_overwritten_scalings(self.overwritten_scalings);
+        if let Some(warning) = self.warning.clone().or(wrong_clock) {
             report.sentence = format!("{}; {warning}", report.sentence);
         }
         if self.assumes_replicas {
@@ -156,7 +164,7 @@ impl Subject {
         let others = selected.sharing_target.iter();
         let others = others.filter(|name| !conflict.contains(&format!(" {name} (")));
         let others: Vec<String> = others.cloned().collect();
-        if others.iter().all(|other| report.sentence.contains(other)) {
+        if others.iter().all(|other| has_name(&report.sentence, other)) {
             return;
         }
         let others = escape_line(&shorten_names(&others));
@@ -187,7 +195,7 @@ impl Subject {
     /// Replaces the sentence by the controller's last decision, if that is another one.
     fn replace_sentence(&self, report: &mut Report) {
         let record = self.past.as_ref().ok();
-        if let Some(decision) = record.and_then(AutoscalerDetail::current_decision) {
+        if let Some(decision) = record.and_then(AutoscalerDetail::decision_in_effect) {
             let errors = record.map(AutoscalerDetail::last_errors).unwrap_or_default();
             replace_sentence(report, &decision, &errors);
         }
@@ -196,19 +204,30 @@ impl Subject {
     /// A doubt if kube-controller-manager has recently stored the status, although the debug API
     /// has the history of an hpa-rs: kube-controller-manager's recommendations are not known.
     fn doubt_about_writer(&self) -> Option<String> {
+        // The API server's clock has the time of the write.
+        let now = self.inputs.now.checked_sub(self.clock_lead).unwrap_or(self.inputs.now);
         let is_other = self.past.is_ok()
             && self.controller.is_reference()
-            && is_recent_write(self.controller.at, self.inputs.now);
+            && is_recent_write(self.controller.at, now);
         is_other.then(|| OTHER_WRITER.to_owned())
     }
 
-    /// The first line, without the time for which no controller has been running.
-    pub(super) fn sentence_without_idle_time(&self) -> String {
-        let sentence = self.report().sentence;
-        match &self.idle {
-            Some(idle) => sentence.replace(&idle.reason(), "no controller runs"),
-            None => sentence,
+    /// The first line, without the time for which no controller has been running, the age of the
+    /// evidence of a conflict, the difference of a wrong clock, and other durations that differ in
+    /// each report.
+    pub(super) fn sentence_without_durations(&self) -> String {
+        let mut sentence = self.report().sentence_without_durations();
+        if let Some(idle) = &self.idle {
+            sentence = sentence.replace(&idle.reason(), "no controller runs");
         }
+        if let Some(clock) = describe_wrong_clock(self.clock_lead) {
+            sentence = sentence.replace(&clock, "its clock is wrong");
+        }
+        let conflict = self.conflict.as_ref();
+        if let Some(age) = conflict.and_then(|conflict| conflict.uncertain_evidence.as_deref()) {
+            sentence = sentence.replace(age, "");
+        }
+        sentence
     }
 
     /// The controller that stored the status. Files often have no field managers, because kubectl
@@ -246,8 +265,13 @@ impl Subject {
     pub(super) fn describe_past(&self, since: Option<SignedDuration>) -> String {
         match (&self.past, since) {
             (Err(missing), _) => {
+                let whose = if self.is_controller_hidden {
+                    "Whether a controller is active is not known, and its"
+                } else {
+                    "The controller's"
+                };
                 let missing = escape_line(&missing.to_string());
-                format!("The controller's past decisions are missing: {missing}.\n")
+                format!("{whose} past decisions are missing: {missing}.\n")
             }
             (Ok(past), Some(since)) => {
                 let since = self.inputs.now.checked_sub(since).unwrap_or(jiff::Timestamp::MIN);

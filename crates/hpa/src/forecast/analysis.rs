@@ -82,6 +82,11 @@ impl Analysis {
         Self { subject, settings, decisions, decision, runs }
     }
 
+    /// The load that a pod can serve. `None` if no time was measured.
+    pub(super) fn pod_capacity(&self) -> Option<f64> {
+        Some(self.decision.comparison?.capacity * self.subject.workload.target)
+    }
+
     /// The first and the last minute of the measured time. `None` if no time was measured.
     pub(super) fn measured_range(&self) -> Option<(Timestamp, Timestamp)> {
         let runs = self.runs.as_ref()?;
@@ -137,6 +142,6 @@ fn minute_start(trace: &Trace, minute: usize) -> Timestamp {
 }
 
 /// Formats a duration as `4m` or `1m30s`, which flags accept.
-pub(super) fn duration(time: SignedDuration) -> String {
+pub(super) fn describe_duration(time: SignedDuration) -> String {
     hpa_simulate::report::format_duration(time.as_secs_f64())
 }

@@ -1,9 +1,10 @@
-//! Charts: the load with its forecast and the capacity, and the replicas.
+//! Draws the charts of an analysis: the load with its forecast and the capacity of pods, and the
+//! replicas.
 
 use std::ops::RangeInclusive;
 
 use hpa_forecast::MeasuredMinute;
-use hpa_simulate::report::{Line, Plot, Style, plots};
+use hpa_simulate::report::{Line, LineStyle, Plot, plots};
 
 use super::analysis::{Analysis, Runs};
 
@@ -26,7 +27,7 @@ pub(super) fn draw_last_week(analysis: &Analysis) -> Option<String> {
 /// nothing was measured.
 pub(super) fn draw_best_hours(analysis: &Analysis) -> Option<String> {
     let runs = analysis.runs.as_ref()?;
-    let capacity = analysis.decision.comparison?.capacity * analysis.subject.workload.target;
+    let capacity = analysis.pod_capacity()?;
     let is_overloaded = |one: &MeasuredMinute| one.load > f64::from(one.ready) * capacity;
     let saved = |(without, with): (&MeasuredMinute, &MeasuredMinute)| {
         i32::from(is_overloaded(without)) - i32::from(is_overloaded(with))
@@ -48,13 +49,14 @@ fn best_start(saved: &[i32], window: usize) -> Option<usize> {
     starts.max_by_key(|start| sum(*start))
 }
 
+/// Draws the minutes of a range. `None` if fewer than two of them were measured.
 fn draw(
     analysis: &Analysis,
     runs: &Runs,
     range: &RangeInclusive<usize>,
     period_name: &str,
 ) -> Option<String> {
-    let capacity = analysis.decision.comparison?.capacity * analysis.subject.workload.target;
+    let capacity = analysis.pod_capacity()?;
     let first = *range.start() as f64;
     let is_in_range = |one: &&MeasuredMinute| range.contains(&one.minute);
     let second = |minute: usize| (minute as f64 - first) * SECONDS_PER_MINUTE;
@@ -70,8 +72,8 @@ fn draw(
     let plot = |title: &str, run: &[MeasuredMinute]| Plot {
         title: title.to_owned(),
         lines: vec![
-            line("load", Style::Load, points(run, &|one| one.load)),
-            line("capacity", Style::Capacity, points(run, &served)),
+            line("load", LineStyle::Load, points(run, &|one| one.load)),
+            line("capacity", LineStyle::Capacity, points(run, &served)),
         ],
         min_axis_end: highest,
         beyond: run
@@ -83,15 +85,19 @@ fn draw(
     let mut with_forecasts = plot(WITH_FORECASTS, &runs.with_forecasts);
     with_forecasts
         .lines
-        .insert(1, line("forecast", Style::Forecast, forecasts(analysis, runs, range)));
+        .insert(1, line("forecast", LineStyle::Forecast, forecasts(analysis, runs, range)));
     let all = [
         plot(WITHOUT_FORECASTS, &runs.lowered),
         with_forecasts,
         Plot {
             title: "Replicas with and without forecasts".to_owned(),
             lines: vec![
-                line("with forecasts", Style::Replicas, points(&runs.with_forecasts, &replicas)),
-                line("without", Style::Baseline, points(&runs.reactive, &replicas)),
+                line(
+                    "with forecasts",
+                    LineStyle::Replicas,
+                    points(&runs.with_forecasts, &replicas),
+                ),
+                line("without", LineStyle::Baseline, points(&runs.reactive, &replicas)),
             ],
             min_axis_end: 0.0,
             beyond: Vec::new(),

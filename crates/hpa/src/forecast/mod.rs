@@ -1,4 +1,4 @@
-//! `hpa forecast`.
+//! `hpa forecast`: reports whether a load can be forecast, and whether forecasts would have helped.
 
 mod analysis;
 mod chart;
@@ -15,7 +15,7 @@ use hpa_forecast::{Trace, Workload};
 use hpa_simulate::workload::samples_file::parse_timestamps;
 use jiff::SignedDuration;
 
-use self::analysis::{Analysis, Subject, duration};
+use self::analysis::{Analysis, Subject, describe_duration};
 use crate::{
     args::{ForecastArguments, SimulationFormat},
     kubectl::block_on,
@@ -118,7 +118,7 @@ fn startup_or_default(
     assumptions: &mut Vec<String>,
 ) -> SignedDuration {
     known.unwrap_or_else(|| {
-        let startup = duration(DEFAULT_STARTUP);
+        let startup = describe_duration(DEFAULT_STARTUP);
         let sentence =
             format!("Pods are ready {startup} after a scale-up{reason} (--pod-startup).");
         assumptions.push(sentence);

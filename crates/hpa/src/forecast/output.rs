@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hpa_calc::crd::SHORT_NAME;
-use hpa_calc::{settings::DOMAIN, shell::quote};
+use hpa_calc::{crd::SHORT_NAME, settings::DOMAIN, shell::quote};
 use hpa_forecast::{
     Comparison, ForecastReason, GateDecision, GateSettings, ModelChoice, Outcome, Season, Trace,
 };
@@ -13,12 +12,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    analysis::{Analysis, Subject, duration, load_range},
+    analysis::{Analysis, Subject, describe_duration, load_range},
     chart,
 };
 use crate::terminal::{self, escape_line};
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
+const SECONDS_PER_DAY: f64 = 86_400.0;
 /// The smallest missing share of a history that is stated if forecasts are possible.
 const MIN_STATED_SHARE: f64 = 0.01;
 
@@ -74,12 +74,12 @@ pub(super) fn page(analysis: &Analysis) -> String {
 
 fn heading(analysis: &Analysis) -> String {
     let subject = &analysis.subject;
-    let metric = subject.metric.as_ref().map(|metric| escape_line(metric));
-    let metric_part = metric.map(|metric| format!(", {metric}")).unwrap_or_default();
+    let metric = subject.metric.as_ref().map(|metric| format!(", {}", escape_line(metric)));
+    let metric = metric.unwrap_or_default();
     let (from, to) = load_range(&subject.trace);
     let zone = analysis.settings.zone.iana_name().unwrap_or("UTC");
     let (from, to) = (format_minute(analysis, from), format_minute(analysis, to));
-    format!("Forecasts for {}{metric_part}, from {from} to {to} ({zone}).", subject.name)
+    format!("Forecasts for {}{metric}, from {from} to {to} ({zone}).", subject.name)
 }
 
 fn format_minute(analysis: &Analysis, time: Timestamp) -> String {
@@ -126,23 +126,24 @@ fn answer(analysis: &Analysis) -> String {
         (ForecastReason::NoBenefit, Some(comparison)) => {
             format!("Forecasts would not have helped enough: {}.", effect(analysis, comparison))
         }
-        _ => {
-            let trace = &analysis.subject.trace;
-            // The history rounds to its buckets, which is too coarse for a short recording.
-            let (known, days) = trace.history().coverage_and_days();
-            let minutes = trace.len() as f64;
-            format!(
-                "Not enough history: it covers {}, and {} of it is missing. Ten days are needed, \
-                 of which at most a fifth may be missing.",
-                format_duration(if days < 1.0 {
-                    minutes * SECONDS_PER_MINUTE
-                } else {
-                    (days * 86_400.0).round()
-                }),
-                percent(1.0 - known)
-            )
-        }
+        _ => describe_short_history(&analysis.subject.trace),
     }
+}
+
+fn describe_short_history(trace: &Trace) -> String {
+    let (known, days) = trace.history().coverage_and_days();
+    // The history rounds to its buckets, which is too coarse for a short recording.
+    let seconds = if days < 1.0 {
+        trace.len() as f64 * SECONDS_PER_MINUTE
+    } else {
+        (days * SECONDS_PER_DAY).round()
+    };
+    format!(
+        "Not enough history: it covers {}, and {} of it is missing. Ten days are needed, of which \
+         at most a fifth may be missing.",
+        format_duration(seconds),
+        percent(1.0 - known)
+    )
 }
 
 /// A clause about the capacity of pods if it is assumed.
@@ -179,8 +180,8 @@ fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
     )
 }
 
-/// Describes the difference from `base`. Pod-hours count as equal if the table prints the same
-/// number for both. The difference can be large: if the load has plateaus at multiples of the
+/// Describes the difference of `pod_hours` from `base`. They count as equal if the table prints the
+/// same number for both. The difference can be large: if the load has plateaus at multiples of the
 /// target, a slightly lower target costs many more pod-hours.
 fn cost(pod_hours: f64, base: f64) -> String {
     let fewer = 1.0 - pod_hours / base;
@@ -208,9 +209,9 @@ fn details(analysis: &Analysis) -> Vec<String> {
     let mut lines = vec![format!(
         "Forecasts are for {} ahead (the horizon): pods are ready after {}, the metric is {} old, \
          and decisions are up to a minute apart.",
-        duration(analysis.settings.horizon),
-        duration(workload.startup),
-        duration(workload.delay)
+        describe_duration(analysis.settings.horizon),
+        describe_duration(workload.startup),
+        describe_duration(workload.delay)
     )];
     if let Some(ModelChoice { model, skill }) = analysis.decision.choice {
         let season = match model.season {
@@ -324,8 +325,8 @@ fn runs_table(comparison: &Comparison) -> Vec<Vec<String>> {
     ]
 }
 
-/// The lowered target of a run without forecasts. It is chosen for a cost similar to that of the
-/// run with forecasts.
+/// The lowered target of a run without forecasts, which was chosen so that the run costs about as
+/// much as the one with forecasts.
 fn lowered_target_label(comparison: &Comparison) -> String {
     format!("target × {}", share_of_target(comparison.lowered_target))
 }

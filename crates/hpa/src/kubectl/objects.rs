@@ -10,7 +10,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{escape, get};
-use crate::{manifests::string_at, terminal::warn};
+use crate::{
+    manifests::{items, string_at},
+    terminal::warn,
+};
 
 /// The number of objects in a page of a list, as in kubectl.
 const PAGE_SIZE: usize = 500;
@@ -57,15 +60,38 @@ pub(crate) async fn list_needed(
     path: &str,
     is_needed: fn(&Value) -> bool,
 ) -> anyhow::Result<Vec<Value>> {
+    let (objects, _) = list_pages(client, path, is_needed, usize::MAX).await?;
+    Ok(objects)
+}
+
+/// Like [`list`], but reads no further page once there are `max_objects`. Also returns whether
+/// there are more.
+pub(crate) async fn list_at_most(
+    client: &Client,
+    path: &str,
+    max_objects: usize,
+) -> anyhow::Result<(Vec<Value>, bool)> {
+    list_pages(client, path, |_| true, max_objects).await
+}
+
+async fn list_pages(
+    client: &Client,
+    path: &str,
+    is_needed: fn(&Value) -> bool,
+    max_objects: usize,
+) -> anyhow::Result<(Vec<Value>, bool)> {
     let separator = if path.contains('?') { '&' } else { '?' };
     let first = format!("{path}{separator}limit={PAGE_SIZE}");
-    let (mut list, mut token) = (DecodedList::default(), String::new());
+    let (mut list, mut token, mut read_count) = (DecodedList::default(), String::new(), 0);
     loop {
         let page: Page = get(client, &format!("{first}{token}")).await?;
-        list.add(page.items.unwrap_or_default(), is_needed);
+        let items = page.items.unwrap_or_default();
+        read_count += items.len();
+        list.add(items, is_needed);
         // The last page has no token, or an empty one.
         match page.metadata.continue_.as_deref() {
-            None | Some("") => return Ok(list.into_objects(path)),
+            None | Some("") => return Ok((list.into_objects(path), false)),
+            Some(_) if read_count >= max_objects => return Ok((list.into_objects(path), true)),
             Some(next) => token = format!("&continue={}", escape(next)),
         }
     }
@@ -123,8 +149,7 @@ pub(crate) fn summarize_undecodable(errors: &[String]) -> Option<String> {
 /// The reason why the API server can't reach the API of an `APIService`, by its condition
 /// `Available`. `None` if it can.
 pub(crate) fn unavailability(api_service: &Value) -> Option<&str> {
-    let conditions = api_service.pointer("/status/conditions").and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
+    let mut conditions = items(api_service.pointer("/status/conditions"));
     match conditions.find(|one| string_at(one, "/type") == "Available") {
         Some(available) if string_at(available, "/status") == "True" => None,
         Some(available) => Some(string_at(available, "/message")),
@@ -135,7 +160,7 @@ pub(crate) fn unavailability(api_service: &Value) -> Option<&str> {
 /// The metrics in the discovery document of a metrics API, custom metrics as RESOURCE/METRIC.
 /// `None` if the adapter doesn't list them.
 pub(crate) fn listed_metrics(discovery: &Value) -> Option<BTreeSet<String>> {
-    let resources = discovery.get("resources").and_then(Value::as_array).into_iter().flatten();
+    let resources = items(discovery.get("resources"));
     let names: BTreeSet<_> =
         resources.map(|resource| string_at(resource, "/name").to_owned()).collect();
     (!names.contains(PLACEHOLDER)).then_some(names)
@@ -191,6 +216,10 @@ mod tests {
         assert_eq!(list_needed(&client, "/apis/x?a=b", is_web).await.expect("a list"), [web]);
         let first = list_first_page(&client, "/apis/x?limit=1").await.expect("a page");
         assert_eq!(first, objects[..1]);
+        for (max_objects, read_count, has_more) in [(1, 1, true), (2, 3, false)] {
+            let listed = list_at_most(&client, "/apis/x", max_objects).await.expect("a list");
+            assert_eq!(listed, (objects[..read_count].to_vec(), has_more));
+        }
     }
 
     #[tokio::test]

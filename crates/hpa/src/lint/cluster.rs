@@ -31,14 +31,12 @@ struct ListedKind {
     consequence: &'static str,
 }
 
-/// The API of the kind that must be listed.
-const AUTOSCALERS: &str = "apis/autoscaling/v2";
 const WORKLOADS_CONSEQUENCE: &str = "missing-target, missing-container, missing-request and \
                                      overlapping-selectors report nothing about them";
 
-/// The autoscalers of the core API.
+/// The autoscalers of the core API, which must be listed.
 const CORE_AUTOSCALERS: ListedKind =
-    ListedKind::new(AUTOSCALERS, hpa_calc::crd::PLURAL, hpa_calc::crd::KIND, "");
+    ListedKind::new("apis/autoscaling/v2", hpa_calc::crd::PLURAL, hpa_calc::crd::KIND, "");
 
 /// The other kinds that are listed. They may be unserved or forbidden.
 #[rustfmt::skip]
@@ -78,8 +76,7 @@ impl ListedKind {
         group(self.api_version())
     }
 
-    /// The group and the kind.
-    fn identity(&self) -> (String, String) {
+    fn group_and_kind(&self) -> (String, String) {
         (self.group().to_owned(), self.kind.to_owned())
     }
 
@@ -92,7 +89,7 @@ impl ListedKind {
         let Self { api, resource, .. } = self;
         match namespace {
             Some(name) if !CLUSTER_SCOPED.contains(&self.kind) => {
-                format!("/{api}/namespaces/{name}/{resource}")
+                format!("/{api}/namespaces/{}/{resource}", kubectl::escape(name))
             }
             _ => format!("/{api}/{resource}"),
         }
@@ -108,9 +105,9 @@ impl ListedKind {
 }
 
 /// Lists the objects of [`CORE_AUTOSCALERS`] and [`OTHER_KINDS`] in one or all namespaces, and the
-/// metrics that the metrics APIs and the rules of `--metrics-config` serve. If the user may not
-/// list the autoscalers of all namespaces, lists the objects of the kubeconfig context's namespace.
-/// A kind that can't be listed is only a warning, except for the autoscalers of the core API.
+/// metrics of the metrics APIs and of the rules of `--metrics-config`. If the user may not list the
+/// autoscalers of all namespaces, lists the objects of the kubeconfig context's namespace. If one
+/// of the other kinds can't be listed, warns.
 pub(super) async fn read_workspace(arguments: &LintArguments) -> anyhow::Result<Workspace> {
     let clients = kubectl::clients(&arguments.cluster).await?;
     let client = clients.api;
@@ -125,15 +122,17 @@ pub(super) async fn read_workspace(arguments: &LintArguments) -> anyhow::Result<
     };
     let (autoscalers, scope) =
         list_autoscalers(&client, namespace).await.context("unable to list the autoscalers")?;
-    let Some(mut objects) = autoscalers else { bail!("{AUTOSCALERS} is not served") };
+    let Some(mut objects) = autoscalers else {
+        bail!("{} is not served", CORE_AUTOSCALERS.api_version());
+    };
     scope.describe_limits().iter().for_each(warn);
     let namespace = scope.namespace.as_deref();
-    let mut listed = BTreeSet::from([CORE_AUTOSCALERS.identity()]);
+    let mut listed = BTreeSet::from([CORE_AUTOSCALERS.group_and_kind()]);
     for kind in OTHER_KINDS.iter().filter(is_served) {
         match list_objects(&client, kind, namespace).await {
             Ok(Some(manifests)) => {
                 objects.extend(manifests);
-                listed.insert(kind.identity());
+                listed.insert(kind.group_and_kind());
             }
             Err(error) if is_needed(kind, &objects) => kind.warn_unlisted(&error),
             Ok(None) | Err(_) => {}
@@ -151,9 +150,9 @@ pub(super) async fn read_workspace(arguments: &LintArguments) -> anyhow::Result<
     Ok(Workspace::from_cluster(objects, listed, served))
 }
 
-/// Whether a check of these objects needs the kind. A `CustomResourceDefinition` is needed only if
-/// a target is a custom resource, and a kind of schedules only if a metric is that of one. Few
-/// users may list these kinds, so others get no warning.
+/// Whether a check of these objects needs the kind. `CustomResourceDefinition`s are needed only if
+/// a target is a custom resource. Schedules are needed only if a metric is the value of one. Few
+/// users may list these kinds, so a warning about an unneeded kind would only distract.
 fn is_needed(kind: &ListedKind, objects: &[Manifest]) -> bool {
     let mut autoscalers = objects.iter().filter(|object| is_autoscaler(object));
     match kind.kind {
@@ -250,15 +249,11 @@ async fn list_metrics(client: &Client, version: &str) -> anyhow::Result<Option<B
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use hpa_controller::k8s::{ClientLimits, Clients};
-    use http::{Request, Response};
-    use kube::client::Body;
     use rstest::rstest;
     use serde_json::json;
 
     use super::*;
+    use crate::kubectl::answering_client;
 
     #[rstest]
     #[case::new(json!({}), true)]
@@ -297,20 +292,15 @@ mod tests {
     }
 
     /// A client of an API server that forbids all lists but that of one namespace's autoscalers.
-    fn client(permitted: &'static str) -> Client {
-        let service = tower::service_fn(move |request: Request<Body>| async move {
-            let path =
-                format!("/apis/autoscaling/v2/namespaces/{permitted}/horizontalpodautoscalers");
-            let (status, body) = if request.uri().path() == path {
-                (200_u16, json!({ "metadata": {}, "items": [{ "metadata": { "name": "web" } }] }))
+    fn client(permitted: &str) -> Client {
+        let list = CORE_AUTOSCALERS.path(Some(permitted));
+        answering_client(move |path| {
+            if path == list {
+                (200, json!({ "metadata": {}, "items": [{ "metadata": { "name": "web" } }] }))
             } else {
                 (403, json!({ "message": "not permitted" }))
-            };
-            let body = Body::from(body.to_string().into_bytes());
-            let response = Response::builder().status(status).body(body);
-            Ok::<_, Infallible>(response.expect("a response"))
-        });
-        Clients::from_service(service, &ClientLimits::default()).api
+            }
+        })
     }
 
     #[tokio::test]
@@ -336,16 +326,10 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_api_that_does_not_answer_is_no_api_without_metrics() {
-        let service = tower::service_fn(|request: Request<Body>| async move {
-            let (status, body) = match request.uri().path() {
-                "/apis/external.metrics.k8s.io/v1beta1" => (200_u16, json!({ "resources": [] })),
-                _ => (503, json!({ "message": "the server is currently unable to handle it" })),
-            };
-            let body = Body::from(body.to_string().into_bytes());
-            let response = Response::builder().status(status).body(body);
-            Ok::<_, Infallible>(response.expect("a response"))
+        let client = answering_client(|path| match path {
+            "/apis/external.metrics.k8s.io/v1beta1" => (200, json!({ "resources": [] })),
+            _ => (503, json!({ "message": "the server is currently unable to handle it" })),
         });
-        let client = Clients::from_service(service, &ClientLimits::default()).api;
         let groups = METRICS_APIS.map(|group| {
             let version = format!("{group}/v1beta1");
             json!({ "name": group, "preferredVersion": { "groupVersion": version } })

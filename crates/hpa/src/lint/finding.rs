@@ -44,7 +44,7 @@ impl Finding {
     }
 
     /// The printed parts of the finding. Findings with equal parts are duplicates.
-    pub(super) fn identity(&self) -> [String; 4] {
+    pub(super) fn printed_parts(&self) -> [String; 4] {
         let place = format!("{}:{} {}", self.file, self.position.line, self.rule.id);
         [place, self.autoscaler.clone(), self.field.clone(), self.message.clone()]
     }

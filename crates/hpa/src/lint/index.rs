@@ -23,7 +23,7 @@ pub(super) struct Index {
     objects: ByReference,
     /// The first object with a namespace, by group, kind and name.
     pub(super) first_in_a_namespace: HashMap<Reference, usize>,
-    /// By the target. Autoscalers with equal API, namespace and name count as one: the first.
+    /// By the target. Of those with equal API, namespace, name and target, only the first.
     autoscalers: HashMap<(AutoscalerApi, String, Reference), Vec<usize>>,
     /// The autoscalers in a namespace that doesn't have their target, by the target.
     pub(super) autoscalers_without_target: HashMap<(AutoscalerApi, Reference), Vec<usize>>,

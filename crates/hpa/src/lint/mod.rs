@@ -84,8 +84,8 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&findings, &problems, arguments.warnings_as_notes))
 }
 
-/// A problem if Prometheus could not list the series of `--metrics-config`, and one for each
-/// metrics API that autoscalers use and that doesn't answer.
+/// A problem if Prometheus could not list the series of `--metrics-config`. Another one for each
+/// metrics API that doesn't answer, if an autoscaler uses it.
 fn discovery_problems(workspace: &Workspace, sources: &SourceArguments) -> Vec<Problem> {
     let Some(served) = &workspace.served else { return Vec::new() };
     let file = sources.rules.metrics_config.as_ref();
@@ -168,10 +168,11 @@ pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
     rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
 }
 
-/// The warnings before a conversion, a line for each with the place in the file. They are about
-/// invalid or unknown annotations of this project, about keys that occur twice (the conversion
-/// keeps the last), and about autoscalers with an unknown version or kind (the conversion leaves
-/// them as they are).
+/// The warnings before a conversion, a line for each with the place in the file:
+///
+/// - about invalid or unknown annotations of this project
+/// - about keys that occur twice: the conversion keeps the last
+/// - about autoscalers with an unknown version or kind: the conversion leaves them as they are
 pub(crate) fn conversion_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
     for manifest in &mut manifests {
         // If kube-controller-manager stored the status last, the rule would report all settings in
@@ -195,8 +196,8 @@ fn find_violations(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     rules::check_objects(workspace, &mut findings);
     // The validation reports some mistakes twice.
-    let mut identities = HashSet::new();
-    findings.retain(|finding| identities.insert(finding.identity()));
+    let mut seen = HashSet::new();
+    findings.retain(|finding| seen.insert(finding.printed_parts()));
     findings.sort_by(|left, right| left.sort_key().cmp(&right.sort_key()));
     findings
 }

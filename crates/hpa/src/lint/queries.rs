@@ -12,7 +12,7 @@ pub(super) enum QueryMistake {
     PlainCounter,
     /// The query computes a quantile of buckets without their label `le`.
     QuantileWithoutLe,
-    /// The query computes an average.
+    /// The query computes an average or a quantile.
     Average,
 }
 
@@ -45,8 +45,8 @@ impl QueryMistake {
                 part.unwrap_or("an aggregation")
             ),
             Self::Average => format!(
-                "the query of the {place} is an average already, and the controller divides its \
-                 value by the replicas: use a sum in the {place}, or a target of type Value"
+                "the query of the {place} is an average or a quantile, and the controller divides \
+                 its value by the replicas: use a sum in the {place}, or a target of type Value"
             ),
         }
     }

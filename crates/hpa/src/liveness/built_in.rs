@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::{describe_age, is_recent_write, search::is_held};
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable, items},
+    debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseKey, Unavailable},
     kubectl::get_pod,
+    manifests::items,
 };
 
 /// The names of the HPA controller in `--controllers`.
@@ -34,7 +35,7 @@ pub(crate) struct ManagerFlags {
 
 impl KubeControllerManager {
     pub(crate) async fn read(client: &Client) -> Self {
-        let holder = LeaseHolder::read(client, &LeaseName::built_in()).await;
+        let holder = LeaseHolder::read(client, &LeaseKey::built_in()).await;
         let flags = match &holder {
             Ok(holder) => ManagerFlags::read(client, holder).await,
             Err(_) => None,
@@ -84,29 +85,27 @@ impl KubeControllerManager {
         }
     }
 
-    /// A clause about the HPA controller, with the evidence. `is_on` is whether flags or a status
-    /// show that it is on, and `is_confirmed` whether no tenant can have forged that status.
+    /// A clause about the HPA controller, with the evidence. `write` is the time of a status that
+    /// shows that it is on, and `is_confirmed` whether no tenant can have forged that status. An
+    /// instance without a lease, which has stopped since, may have stored an older one.
     pub(crate) fn describe_hpa_controller(
         &self,
-        is_on: bool,
+        write: Option<Timestamp>,
         is_confirmed: bool,
         now: Timestamp,
     ) -> String {
-        match (&self.flags, self.last_write.filter(|_| is_on)) {
+        match (&self.flags, write) {
             (Some(ManagerFlags { pod, enables_hpa }), _) => {
                 let state = if *enables_hpa { "on" } else { "off" };
                 format!("its HPA controller is {state} (flags of pod {pod})")
             }
             (None, Some(write)) => {
+                let is_certain = is_confirmed && is_recent_write(Some(write), now);
+                let verb = if is_certain { "is" } else { "may be" };
+                let forged = ", which users who may update the autoscaler can forge";
+                let doubt = if is_confirmed { "" } else { forged };
                 let age = describe_age(write, now);
-                if is_confirmed {
-                    format!("its HPA controller is on (a status stored {age} names it)")
-                } else {
-                    format!(
-                        "its HPA controller may be on (a status stored {age} names it, which users \
-                         who may update the autoscaler can forge)"
-                    )
-                }
+                format!("its HPA controller {verb} on (a status stored {age} names it{doubt})")
             }
             (None, None) => {
                 "its flags can't be read here, so its HPA controller may be on".to_owned()

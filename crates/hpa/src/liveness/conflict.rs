@@ -5,21 +5,18 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use hpa_calc::explain::counted;
 use hpa_controller::{
     AutoscalerApi,
     k8s::{FieldManager, is_clearly_after},
 };
 use hpa_dashboard::AutoscalerStatusWriter;
+use jiff::Timestamp;
 
 use super::{
-    Leases, handles,
+    Leases, describe_age, describe_autoscalers, handles,
     search::{is_held, is_lost},
 };
-use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName},
-    terminal::shorten_names,
-};
+use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseKey};
 
 /// The maximum number of reported conflicts. A tenant can forge one for each of its autoscalers.
 const MAX_CONFLICTS: usize = 8;
@@ -31,6 +28,9 @@ pub(crate) struct Conflict {
     pub(crate) managers: BTreeSet<String>,
     /// The names of the autoscalers, sorted.
     pub(crate) autoscalers: Vec<String>,
+    /// The age of kube-controller-manager's newest status, such as `2m ago`, if only that status
+    /// shows that it acts, and the instance that stored it may have stopped.
+    pub(crate) uncertain_evidence: Option<String>,
 }
 
 impl Conflict {
@@ -41,13 +41,20 @@ impl Conflict {
             [first, second] => (format!("{first} and {second}"), "both"),
             _ => (managers.join(", "), "all"),
         };
-        format!("{all} {number} act on {autoscalers} and overwrite each other's decisions")
+        match &self.uncertain_evidence {
+            Some(age) => format!(
+                "{all} may {number} act on {autoscalers}: a status stored {age} names \
+                 {KUBE_CONTROLLER_MANAGER}, whose flags can't be read"
+            ),
+            None => {
+                format!("{all} {number} act on {autoscalers} and overwrite each other's decisions")
+            }
+        }
     }
 
     /// Like [`Self::clause`], with the number and names of the autoscalers.
     pub(crate) fn describe(&self) -> String {
-        let count = counted(self.autoscalers.len(), "autoscaler");
-        self.clause(&format!("{count} ({})", shorten_names(&self.autoscalers)))
+        self.clause(&describe_autoscalers(&self.autoscalers))
     }
 
     /// A sentence for the start of a report.
@@ -76,31 +83,37 @@ impl Leases<'_> {
     /// The conflicts of autoscalers, by controllers. Those with kube-controller-manager come first,
     /// then those of the most autoscalers. At most [`MAX_CONFLICTS`].
     pub(crate) fn conflicts(&self, statuses: &[AutoscalerStatusWriter]) -> Vec<Conflict> {
-        let mut by_managers = BTreeMap::<BTreeSet<String>, Vec<String>>::new();
+        let mut by_managers = BTreeMap::<_, (Vec<String>, Option<Timestamp>)>::new();
         for status in statuses {
             let managers = self.acting_managers(status);
-            if managers.len() > 1 {
-                by_managers.entry(managers).or_default().push(status.key.to_string());
+            if managers.len() < 2 {
+                continue;
             }
+            let has_built_in = managers.contains(KUBE_CONTROLLER_MANAGER);
+            let evidence = self.uncertain_built_in_evidence(&status.key.namespace);
+            let evidence = evidence.filter(|_| has_built_in);
+            let (autoscalers, newest) =
+                by_managers.entry((managers, evidence.is_some())).or_default();
+            autoscalers.push(status.key.to_string());
+            *newest = (*newest).max(evidence);
         }
-        let conflict = |(managers, mut autoscalers): (_, Vec<String>)| {
+        let conflicts = by_managers.into_iter().map(|((managers, _), (mut autoscalers, at))| {
             autoscalers.sort_unstable();
-            Conflict { managers, autoscalers }
-        };
-        let mut conflicts: Vec<_> = by_managers.into_iter().map(conflict).collect();
+            let uncertain_evidence = at.map(|at| describe_age(at, self.now));
+            Conflict { managers, autoscalers, uncertain_evidence }
+        });
+        let mut conflicts: Vec<_> = conflicts.collect();
         conflicts.sort_by_key(|one| Reverse((one.has_built_in(), one.autoscalers.len())));
         conflicts.truncate(MAX_CONFLICTS);
         conflicts
     }
 
-    /// The field managers of the controllers that are known to act on an autoscaler. Empty in a dry
-    /// run: hpa-rs only compares.
+    /// The field managers of the controllers that act on an autoscaler. Empty in a dry run: hpa-rs
+    /// only compares.
     ///
     /// kube-controller-manager acts if its HPA controller is on. A holder of a
-    /// [trusted](Self::is_trusted) lease acts if it published so. An hpa-rs whose scope is unknown
-    /// acts if it stored the status within the last minute, after the others acquired their leases,
-    /// and hasn't lost its own since. So does a kube-controller-manager that holds no lease, as with
-    /// `--leader-elect=false`.
+    /// [trusted](Self::is_trusted) lease acts if it published so. Other controllers act if they
+    /// [write](Self::writes_beside).
     fn acting_managers(&self, status: &AutoscalerStatusWriter) -> BTreeSet<String> {
         if status.dry_run {
             return BTreeSet::new();
@@ -119,38 +132,59 @@ impl Leases<'_> {
         let (mut managers, holders): (BTreeSet<_>, Vec<_>) =
             built_in.into_iter().chain(leases).unzip();
         let acquired = holders.into_iter().flatten().filter_map(|holder| holder.acquired).max();
-        let writers = status.overwritten.iter().map(|write| &write.manager);
-        let writers = writers.chain([&status.manager]).filter(|writer| {
-            let at = status.written_at(writer);
-            let scope =
-                self.lease_of(writer).and_then(|(_, holder)| handles(holder, api, namespace));
-            // It may have stopped when another one took over.
-            let is_before =
-                at.zip(acquired).is_some_and(|(at, acquired)| !is_clearly_after(at, acquired));
-            let is_without_lease = *writer == KUBE_CONTROLLER_MANAGER
-                && api == AutoscalerApi::Core
-                && is_lost(&self.built_in.holder);
-            (FieldManager::is_hpa_rs(writer) && scope.is_none() || is_without_lease)
-                && !is_before
-                && self.is_recent_write(at)
-                && !self.no_longer_writes(writer, at)
-        });
-        managers.extend(writers.cloned());
+        let of_status = status.overwritten.iter().map(|write| &write.manager);
+        let of_status = of_status.chain([&status.manager]).cloned();
+        // A controller may have stored only other statuses of the namespace: one that needs no
+        // change keeps its writer. Without all forged field managers there, which have no limit.
+        let of_hpa_rs = self.leases_for(namespace).map(|(name, _)| name.manager());
+        let of_hpa_rs = of_hpa_rs.chain([FieldManager::default()]);
+        let known = of_hpa_rs.map(|manager| manager.as_str().to_owned());
+        let writers = of_status.chain(known).chain([KUBE_CONTROLLER_MANAGER.to_owned()]);
+        managers.extend(writers.filter(|writer| self.writes_beside(writer, status, acquired)));
         managers
+    }
+
+    /// Whether a field manager has stored the status, or another one by which it
+    /// [acts in the namespace](super::NamespaceWriters::last_write), within the last minute, after
+    /// others acquired their leases at `acquired`, and hasn't lost its own since. It must be that
+    /// of an hpa-rs whose scope is unknown, or that of a kube-controller-manager that holds no
+    /// lease, as with `--leader-elect=false`, or that has just acquired it.
+    fn writes_beside(
+        &self,
+        manager: &str,
+        status: &AutoscalerStatusWriter,
+        acquired: Option<Timestamp>,
+    ) -> bool {
+        let (api, namespace) = (status.key.api, Some(&*status.key.namespace));
+        let at = status.written_at(manager).max(self.writers.last_write(api, namespace, manager));
+        let is_candidate = if manager == KUBE_CONTROLLER_MANAGER {
+            let holder = &self.built_in.holder;
+            api == AutoscalerApi::Core
+                && (is_lost(holder) || is_held(holder) && self.may_built_in_act(namespace))
+        } else {
+            let lease = self.lease_of(manager);
+            let scope = lease.and_then(|(_, holder)| handles(holder, api, namespace));
+            FieldManager::is_hpa_rs(manager) && scope.is_none()
+        };
+        // It may have stopped when another one took over.
+        let is_before =
+            at.zip(acquired).is_some_and(|(at, acquired)| !is_clearly_after(at, acquired));
+        is_candidate
+            && !is_before
+            && self.is_recent_write(at)
+            && !self.no_longer_writes(manager, at)
     }
 
     /// Whether the published scope of a lease counts for an autoscaler: no tenant of another
     /// namespace can have published it.
-    fn is_trusted(&self, lease: &LeaseName, status: &AutoscalerStatusWriter) -> bool {
+    fn is_trusted(&self, lease: &LeaseKey, status: &AutoscalerStatusWriter) -> bool {
         let own = lease.manager();
         let is_own = |manager: &str| manager == own.as_str();
         let (api, namespace) = (status.key.api, &*status.key.namespace);
-        // kube-controller-manager's lease is in a usual namespace.
-        let is_usual = || lease.may_succeed(&LeaseName::built_in());
         lease.namespace == namespace
             || status.written_at(own.as_str()).is_some()
             || self.writers.any_in(api, namespace, is_own)
-            || is_usual()
-            || self.lease.may_answer_for_all && lease.may_succeed(&self.lease.name)
+            || lease.is_in_usual_namespace()
+            || self.lease.may_answer_for_all && lease.namespace == self.lease.name.namespace
     }
 }

@@ -10,7 +10,7 @@ use super::{
     search::{is_held, is_lost},
 };
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseKey, Unavailable},
     listed_autoscalers::ListedAutoscaler,
 };
 
@@ -67,9 +67,9 @@ impl Idle {
     }
 }
 
-/// Groups values, such as the names of autoscalers, by the finding about each. The causes of the
+/// Groups values, such as the names of autoscalers, by the finding about each. Findings about the
 /// two APIs may differ only in a clause about kube-controller-manager, which doesn't handle the
-/// custom one: such findings are one, with that clause.
+/// custom API. They become one finding, with that clause.
 pub(crate) fn group_by_finding<T>(
     found: impl IntoIterator<Item = (Idle, T)>,
 ) -> Vec<(Idle, Vec<T>)> {
@@ -104,12 +104,18 @@ impl Leases<'_> {
     /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
     /// stored the status last. `None` if a controller may act: the lease of `manager` can't be
     /// read, was not read, or is held and its holder isn't known to handle other autoscalers;
-    /// another hpa-rs that holds its lease handles the namespace; or kube-controller-manager
-    /// handles the autoscaler.
+    /// another hpa-rs that holds its lease handles the namespace; kube-controller-manager handles
+    /// the autoscaler; or a controller without a lease has just stored a status in the namespace.
     ///
-    /// The finding is uncertain if a lease is missing, was only guessed or has an unreadable time:
-    /// its controller may run. It is also uncertain if another hpa-rs may handle the autoscaler.
+    /// The finding is uncertain if a lease is missing, was only looked for in the usual namespaces,
+    /// or has an unreadable time: its controller may run. It is also uncertain if another hpa-rs
+    /// may handle the autoscaler, or a kube-controller-manager without a lease.
     pub(crate) fn idle(&self, api: AutoscalerApi, namespace: &str, manager: &str) -> Option<Idle> {
+        let built_in_writes =
+            api == AutoscalerApi::Core && self.built_in_writes_without_lease(Some(namespace));
+        if built_in_writes || self.hpa_rs_writes_without_lease(api, Some(namespace)) {
+            return None;
+        }
         if manager == KUBE_CONTROLLER_MANAGER {
             return self.idle_after_built_in(namespace);
         }
@@ -138,11 +144,12 @@ impl Leases<'_> {
         match built_in_handles_it {
             Some(true) => None,
             Some(false) => {
-                let is_certain =
-                    self.has_readable_times(namespace) && !self.may_have_successor(api, namespace);
+                let is_certain = self.is_loss_certain(api, namespace)
+                    && !self.may_have_successor(api, namespace);
                 // The same finding as for a status of kube-controller-manager.
                 let may_replace = api == AutoscalerApi::Core && !excludes_it;
-                let cause = match self.built_in_idle().filter(|_| may_replace) {
+                let built_in = self.built_in_idle(Some(namespace));
+                let cause = match built_in.filter(|_| may_replace) {
                     Some(built_in) => format!("{cause}, and {built_in}"),
                     None => cause,
                 };
@@ -158,16 +165,18 @@ impl Leases<'_> {
     /// Checks whether no controller acts on an autoscaler without a status: each known instance of
     /// hpa-rs that may run handles only others, and kube-controller-manager doesn't handle it. The
     /// cause is the lost lease of an instance that handled it, or else the flag that leaves it out.
+    /// The finding is uncertain, because an instance whose lease no status names may handle it.
     pub(crate) fn idle_without_status(&self, api: AutoscalerApi, namespace: &str) -> Option<Idle> {
         let may_built_in_act = api == AutoscalerApi::Core
-            && self.built_in_handles_autoscalers(Some(namespace)) != Some(false);
+            && (self.built_in_handles_autoscalers(Some(namespace)) != Some(false)
+                || self.built_in_writes_without_lease(Some(namespace)));
         if may_built_in_act || self.may_have_successor(api, namespace) {
             return None;
         }
         let instances = self.describe_successor(api, namespace)?;
         if let Some(expired) = self.expired_handlers(api, namespace).next() {
             let (cause, successor) = (expired.describe_expiry(), Some(instances));
-            return Some(Idle { is_certain: true, cause, search: None, successor });
+            return Some(Idle { is_certain: false, cause, search: None, successor });
         }
         let mut held = self.leases_for(Some(namespace)).filter(|(_, holder)| !is_lost(holder));
         let handles_api =
@@ -178,7 +187,6 @@ impl Leases<'_> {
             format!("--autoscaler-api (chart: autoscalerApi) leaves out {api}")
         };
         let cause = format!("{instances}: {flag}");
-        // An instance whose lease no status names may handle it.
         Some(Idle { is_certain: false, cause, search: None, successor: None })
     }
 
@@ -202,7 +210,7 @@ impl Leases<'_> {
                 self.describe_unknown_built_in()
             ),
             true => self.describe_unknown_built_in(),
-            false => self.built_in_idle()?,
+            false => self.built_in_idle(Some(namespace))?,
         };
         let is_found = |search: &String| expired.as_ref().is_none_or(|expired| expired == search);
         let search = self.describe_search().filter(is_found);
@@ -216,7 +224,7 @@ impl Leases<'_> {
         let successor = self.describe_successor(AutoscalerApi::Core, namespace);
         let is_certain = !is_unknown
             && search.is_none()
-            && self.has_readable_times(namespace)
+            && self.is_loss_certain(AutoscalerApi::Core, namespace)
             && !self.may_have_successor(AutoscalerApi::Core, namespace);
         Some(Idle { is_certain, cause, search, successor })
     }
@@ -231,9 +239,9 @@ impl Leases<'_> {
         is_later && self.hpa_rs_leases().any(|(_, holder)| !is_missing(holder))
     }
 
-    /// A clause about the lease that expired last, if it did so after that of `manager` was lost.
-    /// Its holder published that it handles an autoscaler: a status that doesn't change still names
-    /// the lease of the release before. `None` if there is none.
+    /// A clause about the lease that expired last, of those that expired after that of `manager`
+    /// was lost and whose holders published that they handle an autoscaler. `None` if there is
+    /// none. A status that doesn't change names the lease of an earlier release.
     fn describe_later_expiry(
         &self,
         manager: &str,
@@ -285,7 +293,7 @@ impl Leases<'_> {
     fn cause_without_lease(
         &self,
         api: AutoscalerApi,
-        lease: &LeaseName,
+        lease: &LeaseKey,
         namespace: &str,
     ) -> Option<String> {
         let missing = format!("the lease that hpa-rs' status names, {lease}, does not exist");
@@ -294,29 +302,30 @@ impl Leases<'_> {
         }
         let built_in = match self.built_in_handles_autoscalers(Some(namespace)) {
             Some(true) => return None,
-            Some(false) => self.built_in_idle()?,
+            Some(false) => self.built_in_idle(Some(namespace))?,
             None => self.describe_unknown_built_in(),
         };
         Some(format!("{missing}, and {built_in}"))
     }
 
-    /// Whether an instance of hpa-rs that holds its lease, and may succeed the one with the lost
-    /// lease, published that it handles an autoscaler. Or else, whether one that isn't known to
-    /// handle others stored the status of an autoscaler in the namespace.
-    fn is_handled_by_hpa_rs(&self, lost: &LeaseName, api: AutoscalerApi, namespace: &str) -> bool {
-        let publishes_it = |(name, holder): (&LeaseName, &Result<LeaseHolder, Unavailable>)| {
+    /// Whether an instance of hpa-rs that holds its lease handles an autoscaler after the lease
+    /// `lost` was lost. Either the instance may have replaced the one with that lease, and
+    /// published that it handles the autoscaler. Or it stored a status in the namespace, and didn't
+    /// publish that it handles only other autoscalers.
+    fn is_handled_by_hpa_rs(&self, lost: &LeaseKey, api: AutoscalerApi, namespace: &str) -> bool {
+        let publishes_it = |(name, holder): (&LeaseKey, &Result<LeaseHolder, Unavailable>)| {
             let handles_it = handles(holder, api, Some(namespace)) == Some(true);
-            handles_it && is_held(holder) && name.may_succeed(lost)
+            handles_it && is_held(holder) && name.may_have_replaced(lost)
         };
         if self.leases_for(Some(namespace)).any(publishes_it) {
             return true;
         }
-        let holds_lease = |manager: &str| {
+        let may_handle_it = |manager: &str| {
             self.lease_of(manager).is_some_and(|(_, holder)| {
                 is_held(holder) && !excludes(holder, api, Some(namespace))
             })
         };
-        self.writers.any_in(api, namespace, holds_lease)
+        self.writers.any_in(api, namespace, may_handle_it)
     }
 
     /// Whether another instance of hpa-rs may handle an autoscaler: one whose lease may be held, or
@@ -368,10 +377,13 @@ impl Leases<'_> {
         Some(lost.unwrap_or_else(|| describe_missing_lease(&name.name, searched_namespaces)))
     }
 
-    /// Whether the renewal times of all leases of a namespace's controllers can be read.
-    fn has_readable_times(&self, namespace: &str) -> bool {
+    /// Whether the controllers of a namespace have stopped if their leases are lost: the renewal
+    /// times of all leases can be read, and kube-controller-manager has stored no status since.
+    fn is_loss_certain(&self, api: AutoscalerApi, namespace: &str) -> bool {
         let holders = self.leases_for(Some(namespace)).map(|(_, holder)| holder);
         let mut holders = holders.chain([&self.built_in.holder]).flatten();
-        !holders.any(|holder| holder.has_unreadable_time)
+        let has_readable_times = !holders.any(|holder| holder.has_unreadable_time);
+        let has_written = || self.built_in_write_after_loss(Some(namespace)).is_some();
+        has_readable_times && (api == AutoscalerApi::Custom || !has_written())
     }
 }

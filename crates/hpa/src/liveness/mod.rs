@@ -17,7 +17,8 @@
 //!
 //! An older status shows only who stored it: a status that doesn't change keeps its writer. One of
 //! kube-controller-manager, later than the acquisition of its lease, also shows that its HPA
-//! controller is on, if no other tenant can have forged it.
+//! controller may be on, if no other tenant can have forged it. Another instance may have stored it
+//! without a lease (`--leader-elect=false`), so reports have its age.
 
 mod built_in;
 mod conflict;
@@ -29,6 +30,7 @@ mod writers;
 
 use std::{iter, slice};
 
+use hpa_calc::explain::counted;
 use hpa_controller::{
     AutoscalerApi, InstanceScope,
     debug::ActingController,
@@ -42,17 +44,20 @@ pub(crate) use self::{
     built_in::KubeControllerManager,
     conflict::Conflict,
     idle::{Idle, group_by_finding},
-    search::{ControllerLease, ReadLease, StatusOwner, is_held, is_lost},
+    search::{ControllerLease, ReadLease, SearchedAutoscaler, is_held, is_lost},
     writers::{NamespaceWriters, Writer, status_writers},
 };
-use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};
+use crate::{
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseKey, Unavailable},
+    terminal::shorten_names,
+};
 
 /// A controller that stored a status within this time counts as running.
 const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
 
 /// An instance that acquired its lease within this time may not have stored all statuses yet: if
 /// only values change, it stores a status at most once per minute.
-const TAKEOVER: SignedDuration = SignedDuration::from_mins(2);
+const TAKEOVER_TIME: SignedDuration = SignedDuration::from_mins(2);
 
 /// Whether a status that was stored at `newest` shows that its writer runs.
 pub(crate) fn is_recent_write(newest: Option<Timestamp>, now: Timestamp) -> bool {
@@ -66,6 +71,11 @@ pub(crate) fn describe_age(at: Timestamp, now: Timestamp) -> String {
         return "just now".to_owned();
     }
     format!("{:#} ago", SignedDuration::from_secs(seconds))
+}
+
+/// Formats the number and the names of autoscalers, such as `2 autoscalers (shop/a, shop/b)`.
+pub(crate) fn describe_autoscalers(names: &[String]) -> String {
+    format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(names))
 }
 
 /// The leases of hpa-rs and of kube-controller-manager, and the writers of statuses.
@@ -84,7 +94,7 @@ impl Leases<'_> {
     /// must have stored a status in the namespace, or have just acquired the lease.
     fn has_replaced_built_in(
         &self,
-        name: &LeaseName,
+        name: &LeaseKey,
         holder: &Result<LeaseHolder, Unavailable>,
         namespace: Option<&str>,
     ) -> bool {
@@ -99,7 +109,7 @@ impl Leases<'_> {
         let is_own = |manager: &str| manager == own.as_str();
         let has_taken_over = |holder: &LeaseHolder| {
             let acquired = holder.acquired;
-            acquired.is_some_and(|at| holder.read_at.duration_since(at).abs() <= TAKEOVER)
+            acquired.is_some_and(|at| holder.read_at.duration_since(at).abs() <= TAKEOVER_TIME)
         };
         namespace.is_some_and(|namespace| self.writers.any_in(api, namespace, is_own))
             || holder.as_ref().is_ok_and(has_taken_over)
@@ -113,7 +123,7 @@ impl Leases<'_> {
         &self,
         namespace: &str,
         newest: Option<Timestamp>,
-    ) -> Option<&LeaseName> {
+    ) -> Option<&LeaseKey> {
         let mut held = self.leases_for(Some(namespace)).filter(|(_, holder)| is_held(holder));
         let takeover = held.find(|(name, holder)| {
             let handles_it = handles(holder, AutoscalerApi::Core, Some(namespace))
@@ -146,7 +156,7 @@ impl Leases<'_> {
                 self.successor_of_built_in(namespace, hpa_rs_answers)
             }
             (AutoscalerApi::Core, Some(manager))
-                if !hpa_rs_answers && self.has_left(manager, namespace) =>
+                if !hpa_rs_answers && self.no_longer_handles(manager, namespace) =>
             {
                 self.successor_of_hpa_rs(namespace)
             }
@@ -168,16 +178,17 @@ impl Leases<'_> {
     ) -> ActingController {
         let mut leases = self.leases_for(namespace);
         let hpa_rs_runs = hpa_rs_answers
+            || self.hpa_rs_writes_without_lease(AutoscalerApi::Core, namespace)
             || leases.any(|(name, holder)| self.has_replaced_built_in(name, holder, namespace));
         let hpa_rs_may_run = hpa_rs_runs || self.may_hpa_rs_run(AutoscalerApi::Core, namespace);
-        match self.built_in_idle() {
+        match self.built_in_idle(namespace) {
+            // Both store statuses, so the last one says nothing.
+            _ if hpa_rs_runs && self.may_built_in_act(namespace) => {
+                ActingController::Unknown { is_built_in_writer: false }
+            }
             Some(_) if hpa_rs_runs => ActingController::HpaRs,
             None if !hpa_rs_may_run => {
                 ActingController::KubeControllerManager { is_built_in_writer: true }
-            }
-            // Both store statuses, so the last one says nothing.
-            None if hpa_rs_runs && self.may_built_in_act(namespace) => {
-                ActingController::Unknown { is_built_in_writer: false }
             }
             _ => ActingController::Unknown { is_built_in_writer: true },
         }
@@ -189,17 +200,19 @@ impl Leases<'_> {
     fn successor_of_hpa_rs(&self, namespace: Option<&str>) -> ActingController {
         let is_built_in_writer = false;
         match self.built_in_handles_autoscalers(namespace) {
-            Some(false) => ActingController::HpaRs,
+            Some(false) if !self.may_built_in_write_without_lease(namespace) => {
+                ActingController::HpaRs
+            }
             Some(true) if !self.may_hpa_rs_run(AutoscalerApi::Core, namespace) => {
                 ActingController::KubeControllerManager { is_built_in_writer }
             }
-            Some(true) | None => ActingController::Unknown { is_built_in_writer },
+            _ => ActingController::Unknown { is_built_in_writer },
         }
     }
 
     /// Whether the lease that a field manager names is missing, expired or without a holder, or its
     /// holder is known not to handle the autoscalers of the core API in a namespace.
-    fn has_left(&self, manager: &str, namespace: Option<&str>) -> bool {
+    fn no_longer_handles(&self, manager: &str, namespace: Option<&str>) -> bool {
         self.lease_of(manager).is_some_and(|(_, holder)| {
             is_lost(holder) || excludes(holder, AutoscalerApi::Core, namespace)
         })
@@ -207,7 +220,7 @@ impl Leases<'_> {
 
     /// A clause about the lease of `manager`, if the hpa-rs that held it no longer does.
     pub(crate) fn describe_lost(&self, manager: &str) -> Option<String> {
-        let (LeaseName { namespace, name }, holder) = self.lease_of(manager)?;
+        let (LeaseKey { namespace, name }, holder) = self.lease_of(manager)?;
         let missing = || describe_missing_lease(name, slice::from_ref(namespace));
         is_lost(holder).then(|| describe_lost_lease(holder).unwrap_or_else(missing))
     }
@@ -222,8 +235,8 @@ impl Leases<'_> {
         !writes && self.is_running(manager) == Some(false)
     }
 
-    /// Whether the status that a controller stored at `newest` is recent, and newer than the loss of
-    /// its lease if the clocks agree.
+    /// Whether the status that a controller stored at `newest` is recent and, if the clocks agree,
+    /// newer than the loss of its lease.
     pub(crate) fn may_write_without_lease(&self, manager: &str, newest: Option<Timestamp>) -> bool {
         let times = newest.zip(self.lost_at(manager));
         times.is_some_and(|(newest, lost_at)| newest > lost_at) && self.is_recent_write(newest)
@@ -289,19 +302,21 @@ impl Leases<'_> {
             })
     }
 
-    /// Whether kube-controller-manager handles the autoscalers of the core API, and no hpa-rs with
-    /// the checked lease, or one for several namespaces, runs.
+    /// Whether kube-controller-manager handles the autoscalers of the core API, with or without a
+    /// lease, and no hpa-rs with the checked lease, or one for several namespaces, runs.
     pub(crate) fn is_built_in_alone(&self) -> bool {
         let checked_namespace = Some(self.lease.name.namespace.as_str());
         let mut leases = self.leases_for(checked_namespace);
-        self.built_in_handles_autoscalers(None) == Some(true)
-            && !leases.any(|(_, holder)| may_be_held(holder))
+        let acts = self.built_in_handles_autoscalers(None) == Some(true)
+            || self.built_in_writes_without_lease(None);
+        acts && !leases.any(|(_, holder)| may_be_held(holder))
+            && !self.hpa_rs_writes_without_lease(AutoscalerApi::Core, None)
     }
 
     /// The leases of hpa-rs, the checked one first.
     pub(crate) fn hpa_rs_leases(
         &self,
-    ) -> impl Iterator<Item = (&LeaseName, &Result<LeaseHolder, Unavailable>)> {
+    ) -> impl Iterator<Item = (&LeaseKey, &Result<LeaseHolder, Unavailable>)> {
         let others = self.lease.others.iter().map(|lease| (&lease.name, &lease.holder));
         iter::once((&self.lease.name, &self.lease.holder)).chain(others)
     }
@@ -311,7 +326,7 @@ impl Leases<'_> {
     fn leases_for(
         &self,
         namespace: Option<&str>,
-    ) -> impl Iterator<Item = (&LeaseName, &Result<LeaseHolder, Unavailable>)> {
+    ) -> impl Iterator<Item = (&LeaseKey, &Result<LeaseHolder, Unavailable>)> {
         self.hpa_rs_leases().filter(move |(name, _)| {
             !self.lease.local.contains(name) || namespace == Some(name.namespace.as_str())
         })
@@ -327,17 +342,25 @@ impl Leases<'_> {
     pub(crate) fn lease_of(
         &self,
         manager: &str,
-    ) -> Option<(&LeaseName, &Result<LeaseHolder, Unavailable>)> {
+    ) -> Option<(&LeaseKey, &Result<LeaseHolder, Unavailable>)> {
         let named = FieldManager::parse_lease(manager)?;
         self.hpa_rs_leases()
             .find(|(lease, _)| (lease.namespace.as_str(), lease.name.as_str()) == named)
     }
 
     /// Whether the lease of an instance that may act on autoscalers of an API in a namespace, or in
-    /// several if it is `None`, may be held.
+    /// several if it is `None`, may be held, or an instance without one writes.
     pub(crate) fn may_hpa_rs_run(&self, api: AutoscalerApi, namespace: Option<&str>) -> bool {
         let mut leases = self.leases_for(namespace);
         leases.any(|(_, holder)| may_be_held(holder) && !excludes(holder, api, namespace))
+            || self.hpa_rs_writes_without_lease(api, namespace)
+    }
+
+    /// Whether an hpa-rs without leader election has just stored a status of an API in a namespace,
+    /// or has stored one there and just stored others in most.
+    fn hpa_rs_writes_without_lease(&self, api: AutoscalerApi, namespace: Option<&str>) -> bool {
+        let manager = FieldManager::default();
+        self.is_recent_write(self.writers.last_write(api, namespace, manager.as_str()))
     }
 
     /// Whether kube-controller-manager handles autoscalers of the core API in a namespace, or in
@@ -345,7 +368,7 @@ impl Leases<'_> {
     /// that doesn't run.
     pub(crate) fn built_in_handles_autoscalers(&self, namespace: Option<&str>) -> Option<bool> {
         let is_missing = matches!(self.built_in.holder, Err(Unavailable::NoLease(_)));
-        if is_missing || self.built_in_idle().is_some() {
+        if is_missing || self.built_in_idle(namespace).is_some() {
             return Some(false);
         }
         let last_write = self.writers.last_built_in_write(namespace);
@@ -353,22 +376,74 @@ impl Leases<'_> {
         (self.built_in.holder.is_ok() && is_on).then_some(true)
     }
 
-    /// Whether kube-controller-manager handles autoscalers of the core API in a namespace, or in
-    /// several if it is `None`, or may do so: it holds its lease, its flags can't be read, and it
-    /// or the holder before it has just stored a status.
-    pub(crate) fn may_built_in_act(&self, namespace: Option<&str>) -> bool {
-        self.built_in_handles_autoscalers(namespace).unwrap_or_else(|| {
-            let last_write = self.writers.last_built_in_write(namespace);
-            is_held(&self.built_in.holder) && self.is_recent_write(last_write)
-        })
+    /// The time of kube-controller-manager's last status in a namespace, or in most, if only that
+    /// status shows that it may handle autoscalers: its flags can't be read, and the status isn't
+    /// recent or may be that of an earlier holder of its lease. The instance that stored the status
+    /// may have stopped since.
+    fn uncertain_built_in_evidence(&self, namespace: &str) -> Option<Timestamp> {
+        let last_write = self.writers.last_built_in_write(Some(namespace));
+        let is_certain = self.is_recent_write(last_write)
+            && (!is_held(&self.built_in.holder)
+                || self.built_in_handles_autoscalers(Some(namespace)) == Some(true));
+        last_write.filter(|_| self.built_in.flags.is_none() && !is_certain)
     }
 
-    /// The reason why kube-controller-manager handles no autoscaler, if it is known.
-    fn built_in_idle(&self) -> Option<String> {
-        describe_lost_lease(&self.built_in.holder).or_else(|| {
-            let is_off = self.built_in.is_hpa_controller_on(self.now) == Some(false);
-            is_off.then(|| format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is off"))
-        })
+    /// Whether kube-controller-manager handles autoscalers of the core API in a namespace, or in
+    /// several if it is `None`. Also true if it may handle them: its flags can't be read, and it or
+    /// an earlier holder of its lease has just stored a status.
+    pub(crate) fn may_built_in_act(&self, namespace: Option<&str>) -> bool {
+        if let Some(handles_it) = self.built_in_handles_autoscalers(namespace) {
+            return handles_it || self.may_built_in_write_without_lease(namespace);
+        }
+        let last_write = self.writers.last_built_in_write(namespace);
+        is_held(&self.built_in.holder) && self.is_recent_write(last_write)
+    }
+
+    /// Whether a kube-controller-manager that holds no lease, as with `--leader-elect=false`, has
+    /// just stored a status in a namespace, or in most.
+    fn built_in_writes_without_lease(&self, namespace: Option<&str>) -> bool {
+        let last_write = self.writers.last_built_in_write(namespace);
+        is_lost(&self.built_in.holder)
+            && self.is_recent_write(last_write)
+            && !self.no_longer_writes(KUBE_CONTROLLER_MANAGER, last_write)
+    }
+
+    /// Like [`Self::built_in_writes_without_lease`]. Also true if that follows only if the clocks
+    /// agree.
+    fn may_built_in_write_without_lease(&self, namespace: Option<&str>) -> bool {
+        let last_write = self.writers.last_built_in_write(namespace);
+        self.built_in_writes_without_lease(namespace)
+            || is_lost(&self.built_in.holder)
+                && self.may_write_without_lease(KUBE_CONTROLLER_MANAGER, last_write)
+    }
+
+    /// The time of the last status that kube-controller-manager stored in a namespace, or in most,
+    /// if its lease was lost before. It may still run. A recent one counts from the last renewal of
+    /// the lease on: an instance without a lease may have replaced the holder before the lease
+    /// expired.
+    fn built_in_write_after_loss(&self, namespace: Option<&str>) -> Option<Timestamp> {
+        let lost_at = self.lost_at(KUBE_CONTROLLER_MANAGER)?;
+        let renewed = self.built_in.holder.as_ref().map_or(Some(lost_at), |holder| holder.renewed);
+        let last_write = self.writers.last_built_in_write(namespace);
+        let is_recent = self.is_recent_write(last_write);
+        let is_after = |at: &Timestamp| {
+            is_clearly_after(*at, lost_at) || is_recent && renewed.is_some_and(|it| *at > it)
+        };
+        last_write.filter(|at| is_lost(&self.built_in.holder) && is_after(at))
+    }
+
+    /// The reason why kube-controller-manager handles no autoscaler of a namespace, or of several
+    /// if it is `None`, if it is known.
+    fn built_in_idle(&self, namespace: Option<&str>) -> Option<String> {
+        if let Some(lost) = describe_lost_lease(&self.built_in.holder) {
+            let written = self.built_in_write_after_loss(namespace).map(|at| {
+                let age = describe_age(at, self.now);
+                format!(", but a status stored {age} names {KUBE_CONTROLLER_MANAGER}")
+            });
+            return Some(lost + &written.unwrap_or_default());
+        }
+        let is_off = self.built_in.is_hpa_controller_on(self.now) == Some(false);
+        is_off.then(|| format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is off"))
     }
 }
 

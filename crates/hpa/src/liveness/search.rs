@@ -8,17 +8,18 @@ use std::{collections::BTreeSet, iter, time::Duration};
 use futures::future::join_all;
 use hpa_controller::AutoscalerApi;
 use hpa_dashboard::AutoscalerStatusWriter;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
-use super::{KubeControllerManager, Leases, NamespaceWriters, status_writers};
+use super::{KubeControllerManager, Leases, NamespaceWriters, is_recent_write, status_writers};
 use crate::{
     args::ControllerArguments,
     autoscaler_name::{describe_unserved, is_not_served},
     debug_client::{
-        DebugClient, Instance, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName,
-        NamedLease, Unavailable,
+        DebugClient, Instance, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseKey,
+        ReportedLease, Unavailable,
     },
+    kubectl,
     listed_autoscalers::list_readable_autoscalers,
 };
 
@@ -28,23 +29,24 @@ const MAX_LEASES: usize = 8;
 /// A lease of hpa-rs.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadLease {
-    pub(crate) name: LeaseName,
+    pub(crate) name: LeaseKey,
     pub(crate) holder: Result<LeaseHolder, Unavailable>,
 }
 
 /// The lease of hpa-rs, as far as it could be found.
 pub(crate) struct ControllerLease {
-    pub(crate) name: LeaseName,
+    pub(crate) name: LeaseKey,
     pub(crate) holder: Result<LeaseHolder, Unavailable>,
     /// The namespaces in which the lease was looked for. Empty if its namespace is known: a flag or
     /// a status names it.
     pub(crate) searched_namespaces: Vec<String>,
     /// The other leases that statuses name: those of earlier or further instances. At most
-    /// `MAX_LEASES`, plus ones that no status names.
+    /// `MAX_LEASES`, plus ones that no status names, and lost ones that only overwritten statuses
+    /// name.
     pub(crate) others: Vec<ReadLease>,
     /// The named leases that say nothing about autoscalers of other namespaces than their own, see
-    /// [`NamedLease::is_local`]. Without that of `--controller-namespace`.
-    pub(crate) local: Vec<LeaseName>,
+    /// [`ReportedLease::is_local`]. Without that of `--controller-namespace`.
+    pub(crate) local: Vec<LeaseKey>,
     /// Whether the debug API of the holder may answer for all of the autoscalers: a flag names the
     /// namespace of the lease, or it is a usual one, or statuses of each namespace name the lease.
     pub(crate) may_answer_for_all: bool,
@@ -52,7 +54,7 @@ pub(crate) struct ControllerLease {
 
 /// The autoscaler whose controller is searched.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StatusOwner<'a> {
+pub(crate) struct SearchedAutoscaler<'a> {
     pub(crate) namespace: &'a str,
     /// The field manager that stored the status last.
     pub(crate) manager: Option<&'a str>,
@@ -60,18 +62,18 @@ pub(crate) struct StatusOwner<'a> {
 
 impl ControllerLease {
     /// Reads the leases that the flags or the field managers of statuses name. The lease is that of
-    /// the flags, else that of `one`, else the one that `statuses` name in most namespaces, else
-    /// one in the usual namespaces.
+    /// the flags, else that of `autoscaler`, else the one that `statuses` name in most namespaces,
+    /// else one in the usual namespaces.
     ///
     /// A status that doesn't change keeps its writer. So if no instance holds that lease, a held
     /// lease replaces it if its name is a usual one, or if statuses of the same namespaces name it.
     pub(crate) async fn find(
         client: &Client,
         flags: &ControllerArguments,
-        one: Option<StatusOwner<'_>>,
+        autoscaler: Option<SearchedAutoscaler<'_>>,
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
-        let found = Self::find_named(client, flags, one, statuses).await;
+        let found = Self::find_named(client, flags, autoscaler, statuses).await;
         found.with_unnamed(client, flags, statuses).await
     }
 
@@ -80,14 +82,14 @@ impl ControllerLease {
     pub(crate) async fn find_in_cluster(
         client: &Client,
         flags: &ControllerArguments,
-        one: Option<StatusOwner<'_>>,
+        autoscaler: Option<SearchedAutoscaler<'_>>,
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
-        let mut found = Self::find_named(client, flags, one, statuses).await;
+        let mut found = Self::find_named(client, flags, autoscaler, statuses).await;
         if flags.controller_namespace.is_none() && !found.may_be_held() {
             let all = status_writers(&list_readable_autoscalers(client, None).await);
-            if !named_leases(&all).iter().all(|lease| found.has_read(&lease.name)) {
-                found = Self::find_named(client, flags, one, &all).await;
+            if !named_leases(&all).iter().all(|lease| found.has_read(&lease.key)) {
+                found = Self::find_named(client, flags, autoscaler, &all).await;
             }
         }
         found.with_unnamed(client, flags, statuses).await
@@ -108,10 +110,10 @@ impl ControllerLease {
         let is_needed = is_lost(&self.holder)
             || has_built_in_writer(statuses)
             || self.excludes_own_status(statuses);
-        if is_fixed(flags) || !is_needed {
+        if flags_name_lease(flags) || !is_needed {
             return self;
         }
-        let mut namespaces = BTreeSet::from(LeaseName::usual().map(|usual| usual.namespace));
+        let mut namespaces = BTreeSet::from(LeaseKey::usual().map(|usual| usual.namespace));
         if !self.local.contains(&self.name) {
             namespaces.insert(self.name.namespace.clone());
         }
@@ -119,7 +121,7 @@ impl ControllerLease {
             namespaces.iter().map(|namespace| LeaseHolder::list(client, namespace)).collect();
         let holders = join_all(lists).await.into_iter().flatten();
         let is_relevant =
-            |holder: &LeaseHolder| !holder.is_expired() || handles_built_in(holder, statuses);
+            |holder: &LeaseHolder| !holder.is_expired() || covers_built_in_writes(holder, statuses);
         let unnamed = holders.filter(|holder| is_relevant(holder) && !self.has_read(&holder.lease));
         let mut unnamed: Vec<_> = unnamed.collect();
         unnamed.sort_by_key(LeaseHolder::is_expired);
@@ -134,56 +136,80 @@ impl ControllerLease {
     async fn find_named(
         client: &Client,
         flags: &ControllerArguments,
-        one: Option<StatusOwner<'_>>,
+        autoscaler: Option<SearchedAutoscaler<'_>>,
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
-        let named: &[NamedLease] = &named_leases(statuses);
-        let first_named = first_named(one, named);
-        let first = LeaseName::choose(flags, first_named.as_ref());
+        let named: &[ReportedLease] = &named_leases(statuses);
+        let first_named = first_named(autoscaler, named);
+        let first = LeaseKey::choose(flags, first_named.as_ref());
         let found = if flags.controller_namespace.is_none() && first_named.is_none() {
             let found = Self::search(client, first).await;
-            let lease_names = in_order(None, named).into_iter().filter(|name| *name != found.name);
-            let others = ReadLease::read_all(client, &lease_names.collect::<Vec<_>>()).await;
+            let keys = in_order(None, named).into_iter().filter(|key| *key != found.name);
+            let others = ReadLease::read_all(client, &keys.collect::<Vec<_>>()).await;
             Self { others, ..found }
         } else {
-            Self::read(client, flags, &first, one, named).await
+            Self::read(client, flags, &first, autoscaler, named).await
         };
         let is_trusted =
-            |name: &LeaseName| flags.controller_namespace.is_some() && *name == found.name;
-        let local = named.iter().filter(|lease| lease.is_local() && !is_trusted(&lease.name));
-        let local = local.map(|lease| lease.name.clone()).collect();
+            |name: &LeaseKey| flags.controller_namespace.is_some() && *name == found.name;
+        let local = named.iter().filter(|lease| lease.is_local() && !is_trusted(&lease.key));
+        let local = local.map(|lease| lease.key.clone()).collect();
         let is_usual = found.name.is_usual() || !found.searched_namespaces.is_empty();
         let may_answer_for_all =
             is_trusted(&found.name) || is_usual || is_named_in_all(&found.name, named, statuses);
-        Self { local, may_answer_for_all, ..found }
+        let mut found = Self { local, may_answer_for_all, ..found };
+        let released = found.read_released(client, statuses).await;
+        found.others.extend(released);
+        found
+    }
+
+    /// Reads the leases that only recent overwritten statuses name. Returns those that are missing
+    /// or have no holder: the controllers that stored these statuses have stopped. Others may be a
+    /// tenant's.
+    async fn read_released(
+        &self,
+        client: &Client,
+        statuses: &[AutoscalerStatusWriter],
+    ) -> Vec<ReadLease> {
+        let now = kubectl::now();
+        let writes = statuses.iter().flat_map(|status| &status.overwritten);
+        let recent = writes.filter(|write| is_recent_write(Some(write.at), now));
+        let named: BTreeSet<_> =
+            recent.filter_map(|write| LeaseKey::of_manager(&write.manager)).collect();
+        let mut unread: Vec<_> = named.into_iter().filter(|key| !self.has_read(key)).collect();
+        unread.sort_by_key(|key| !key.is_in_usual_namespace());
+        unread.truncate(MAX_LEASES);
+        let leases = ReadLease::read_all(client, &unread).await.into_iter();
+        leases.filter(|lease| lease.holder.is_err() && is_lost(&lease.holder)).collect()
     }
 
     /// Reads `first` and the other named leases, and chooses one.
     async fn read(
         client: &Client,
         flags: &ControllerArguments,
-        first: &LeaseName,
-        one: Option<StatusOwner<'_>>,
-        named: &[NamedLease],
+        first: &LeaseKey,
+        autoscaler: Option<SearchedAutoscaler<'_>>,
+        named: &[ReportedLease],
     ) -> Self {
-        let is_fixed = is_fixed(flags);
-        let lease_names = in_order(Some(first), named);
-        let mut leases = ReadLease::read_all(client, &lease_names).await;
-        let may_answer = |name: &LeaseName| !is_fixed && may_answer_for(name, first, one, named);
-        let is_lost =
-            |lease: &ReadLease| !may_answer(&lease.name) || lease.state() < LeaseState::Unknown;
-        if !is_fixed && leases.iter().all(is_lost) {
-            let usual = LeaseName::usual().into_iter();
-            let unread: Vec<_> = usual.filter(|name| !lease_names.contains(name)).collect();
+        let is_fixed = flags_name_lease(flags);
+        let keys = in_order(Some(first), named);
+        let mut leases = ReadLease::read_all(client, &keys).await;
+        let may_answer =
+            |name: &LeaseKey| !is_fixed && may_answer_for(name, first, autoscaler, named);
+        let may_be_chosen =
+            |lease: &ReadLease| may_answer(&lease.name) && lease.state() >= LeaseState::Unknown;
+        if !is_fixed && !leases.iter().any(may_be_chosen) {
+            let usual = LeaseKey::usual().into_iter();
+            let unread: Vec<_> = usual.filter(|key| !keys.contains(key)).collect();
             let read = ReadLease::read_all(client, &unread).await.into_iter();
             leases.extend(read.filter(|lease| lease.state() == LeaseState::Held));
         }
-        let chosen = preferred(&leases, may_answer);
+        let chosen = preferred_index(&leases, may_answer);
         Self::new(leases.remove(chosen), Vec::new(), leases)
     }
 
     /// Looks for the lease in the usual namespaces, and prefers one that is held.
-    async fn search(client: &Client, name: LeaseName) -> Self {
+    async fn search(client: &Client, name: LeaseKey) -> Self {
         let other = name.in_documented_namespace();
         let searched_namespaces = vec![name.namespace.clone(), other.namespace.clone()];
         let first = ReadLease::read(client, name).await;
@@ -256,6 +282,26 @@ impl ControllerLease {
         api.instance().await
     }
 
+    /// The lead of the controller's clock over the API server's: that of the instance that answers,
+    /// or else that of the holder of the checked lease. Zero for an expired lease, or one that a
+    /// tenant may have created.
+    pub(crate) fn clock_lead(&self, of_instance: Option<SignedDuration>) -> SignedDuration {
+        // A simulated controller can be days behind, but not behind the time at which its lease was
+        // stored.
+        of_instance.filter(|lead| !lead.is_negative()).unwrap_or_else(|| {
+            let holder = self.holder.as_ref().ok().filter(|_| self.may_answer_for_all);
+            let holder = holder.filter(|holder| !holder.is_expired());
+            holder.map(|holder| holder.clock_lead).unwrap_or_default()
+        })
+    }
+
+    /// A clause if the user may not read the checked lease.
+    pub(crate) fn describe_hidden(&self) -> Option<String> {
+        let error = self.holder.as_ref().err();
+        let forbidden = error.filter(|error| matches!(error, Unavailable::Forbidden { .. }))?;
+        Some(format!("whether a controller is active is not known: {forbidden}"))
+    }
+
     /// A sentence without a full stop if the holder of the checked lease published that it handles
     /// the custom API, but the API isn't served. `None` if a status is of that API, or if the
     /// holder may not answer for all autoscalers.
@@ -284,7 +330,7 @@ impl ControllerLease {
     /// names the lease.
     fn excludes_own_status(&self, statuses: &[AutoscalerStatusWriter]) -> bool {
         statuses.iter().any(|status| {
-            let named = LeaseName::of_manager(&status.manager);
+            let named = LeaseKey::of_manager(&status.manager);
             let mut holders = self.holders().flatten();
             let holder = holders.find(|holder| Some(&holder.lease) == named.as_ref());
             let scope = holder.and_then(|holder| holder.scope.as_ref());
@@ -292,7 +338,7 @@ impl ControllerLease {
         })
     }
 
-    fn has_read(&self, name: &LeaseName) -> bool {
+    fn has_read(&self, name: &LeaseKey) -> bool {
         *name == self.name || self.others.iter().any(|other| other.name == *name)
     }
 
@@ -308,13 +354,13 @@ impl ControllerLease {
 }
 
 impl ReadLease {
-    async fn read(client: &Client, name: LeaseName) -> Self {
+    async fn read(client: &Client, name: LeaseKey) -> Self {
         let holder = LeaseHolder::read(client, &name).await;
         Self { name, holder }
     }
 
     /// Reads leases at once.
-    async fn read_all(client: &Client, names: &[LeaseName]) -> Vec<Self> {
+    async fn read_all(client: &Client, names: &[LeaseKey]) -> Vec<Self> {
         let reads: Vec<_> = names.iter().map(|name| Self::read(client, name.clone())).collect();
         join_all(reads).await
     }
@@ -332,7 +378,7 @@ fn has_built_in_writer(statuses: &[AutoscalerStatusWriter]) -> bool {
 
 /// Whether the holder published that it handles an autoscaler whose status kube-controller-manager
 /// stored last.
-fn handles_built_in(holder: &LeaseHolder, statuses: &[AutoscalerStatusWriter]) -> bool {
+fn covers_built_in_writes(holder: &LeaseHolder, statuses: &[AutoscalerStatusWriter]) -> bool {
     let mut built_in = statuses.iter().filter(|one| one.manager == KUBE_CONTROLLER_MANAGER);
     holder.scope.as_ref().is_some_and(|scope| {
         built_in.any(|one| scope.handles(one.key.api, Some(&one.key.namespace)))
@@ -340,69 +386,73 @@ fn handles_built_in(holder: &LeaseHolder, statuses: &[AutoscalerStatusWriter]) -
 }
 
 /// Whether a flag names the lease. Then no other one answers.
-fn is_fixed(flags: &ControllerArguments) -> bool {
+fn flags_name_lease(flags: &ControllerArguments) -> bool {
     flags.controller_namespace.is_some() || flags.controller_lease.is_some()
 }
 
-/// The lease that the status of `one` names, or else the first one that statuses of its namespace
-/// name. For all autoscalers, the first one of `named`.
-fn first_named(one: Option<StatusOwner<'_>>, named: &[NamedLease]) -> Option<LeaseName> {
-    let Some(StatusOwner { namespace, manager }) = one else {
-        return named.first().map(|lease| lease.name.clone());
+/// The lease that the status of `autoscaler` names, or else the first one of `named` that statuses
+/// of its namespace name. For all autoscalers, the first one of `named`, which is in the order of
+/// [`LeaseKey::of_statuses`].
+fn first_named(
+    autoscaler: Option<SearchedAutoscaler<'_>>,
+    named: &[ReportedLease],
+) -> Option<LeaseKey> {
+    let Some(SearchedAutoscaler { namespace, manager }) = autoscaler else {
+        return named.first().map(|lease| lease.key.clone());
     };
-    let is_of_namespace = |lease: &&NamedLease| lease.namespaces.contains(namespace);
-    let of_namespace = || named.iter().find(is_of_namespace).map(|lease| lease.name.clone());
-    manager.and_then(LeaseName::of_manager).or_else(of_namespace)
+    let is_of_namespace = |lease: &&ReportedLease| lease.namespaces.contains(namespace);
+    let of_namespace = || named.iter().find(is_of_namespace).map(|lease| lease.key.clone());
+    manager.and_then(LeaseKey::of_manager).or_else(of_namespace)
 }
 
 /// Whether the lease may answer instead of `first`: it is a usual one, or statuses of all affected
-/// namespaces name it, so its instance handles them. The affected namespaces are that of `one`, or
-/// else those in which statuses name `first`.
+/// namespaces name it, so its instance handles them. The affected namespaces are that of
+/// `autoscaler`, or else those in which statuses name `first`.
 fn may_answer_for(
-    name: &LeaseName,
-    first: &LeaseName,
-    one: Option<StatusOwner<'_>>,
-    named: &[NamedLease],
+    name: &LeaseKey,
+    first: &LeaseKey,
+    autoscaler: Option<SearchedAutoscaler<'_>>,
+    named: &[ReportedLease],
 ) -> bool {
     if name == first || name.is_usual() {
         return true;
     }
-    let namespaces_of = |wanted: &LeaseName| {
-        named.iter().find(|lease| lease.name == *wanted).map(|lease| &lease.namespaces)
+    let namespaces_of = |wanted: &LeaseKey| {
+        named.iter().find(|lease| lease.key == *wanted).map(|lease| &lease.namespaces)
     };
-    namespaces_of(name).is_some_and(|namespaces| match one {
-        Some(one) => namespaces.contains(one.namespace),
+    namespaces_of(name).is_some_and(|namespaces| match autoscaler {
+        Some(autoscaler) => namespaces.contains(autoscaler.namespace),
         None => namespaces_of(first).is_some_and(|affected| affected.is_subset(namespaces)),
     })
 }
 
 /// Whether statuses of each namespace name the lease.
 fn is_named_in_all(
-    name: &LeaseName,
-    named: &[NamedLease],
+    name: &LeaseKey,
+    named: &[ReportedLease],
     statuses: &[AutoscalerStatusWriter],
 ) -> bool {
-    let namespaces = named.iter().find(|lease| lease.name == *name).map(|lease| &lease.namespaces);
+    let namespaces = named.iter().find(|lease| lease.key == *name).map(|lease| &lease.namespaces);
     let is_in =
         |own: &BTreeSet<String>| statuses.iter().all(|one| own.contains(&*one.key.namespace));
     namespaces.is_some_and(is_in)
 }
 
-/// The leases that the field managers of statuses name.
-fn named_leases(statuses: &[AutoscalerStatusWriter]) -> Vec<NamedLease> {
+/// The leases that the field managers of statuses name, see [`LeaseKey::of_statuses`].
+fn named_leases(statuses: &[AutoscalerStatusWriter]) -> Vec<ReportedLease> {
     let statuses = statuses.iter();
-    LeaseName::of_statuses(statuses.map(|one| (&*one.key.namespace, one.manager.as_str())))
+    LeaseKey::of_statuses(statuses.map(|one| (&*one.key.namespace, one.manager.as_str())))
 }
 
-/// The names of `first` and then of the others, at most [`MAX_LEASES`].
-fn in_order(first: Option<&LeaseName>, others: &[NamedLease]) -> Vec<LeaseName> {
-    let others = others.iter().map(|lease| &lease.name).filter(|name| first != Some(*name));
+/// The keys of `first` and then of the others, at most [`MAX_LEASES`].
+fn in_order(first: Option<&LeaseKey>, others: &[ReportedLease]) -> Vec<LeaseKey> {
+    let others = others.iter().map(|lease| &lease.key).filter(|key| first != Some(*key));
     first.into_iter().chain(others).take(MAX_LEASES).cloned().collect()
 }
 
 /// The index of the lease to check: the first one, or if that is lost, one that may answer instead
 /// and may be held.
-fn preferred(leases: &[ReadLease], may_answer: impl Fn(&LeaseName) -> bool) -> usize {
+fn preferred_index(leases: &[ReadLease], may_answer: impl Fn(&LeaseKey) -> bool) -> usize {
     let states = leases.iter().map(|lease| may_answer(&lease.name).then(|| lease.state()));
     let states: Vec<Option<LeaseState>> = states.collect();
     if states.first().copied().flatten() >= Some(LeaseState::Unknown) {

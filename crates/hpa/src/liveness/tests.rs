@@ -1,4 +1,4 @@
-//! Tests of the findings that leases give.
+//! Tests of the findings from leases and from the writers of statuses.
 
 use std::sync::LazyLock;
 
@@ -29,21 +29,25 @@ const DELETED_AND_UNREAD: &str = "the lease that hpa-rs' status names, a/hpa, do
                                   its flags can't be read";
 const UNREADABLE_TIME: &str = "the time of the last renewal of the lease a/hpa can't be read";
 
+/// kube-controller-manager acts, and stored the status.
 const BUILT_IN: ActingController =
     ActingController::KubeControllerManager { is_built_in_writer: true };
+/// Unknown. kube-controller-manager stored the status.
 const UNKNOWN: ActingController = ActingController::Unknown { is_built_in_writer: true };
+/// kube-controller-manager acts again, after hpa-rs stored the status.
 const RETURNED: ActingController =
     ActingController::KubeControllerManager { is_built_in_writer: false };
+/// Unknown. hpa-rs stored the status.
 const MAYBE_RETURNED: ActingController = ActingController::Unknown { is_built_in_writer: false };
 
-pub(super) fn name() -> LeaseName {
-    LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() }
+pub(super) fn lease_key() -> LeaseKey {
+    LeaseKey { namespace: "a".to_owned(), name: "hpa".to_owned() }
 }
 
 /// The instance handles the autoscalers of both APIs in all namespaces.
 pub(super) fn renewed(second: i64) -> LeaseHolder {
     LeaseHolder {
-        lease: name(),
+        lease: lease_key(),
         read_at: Timestamp::from_second(1000).expect("a time"),
         identity: "x_1".to_owned(),
         acquired: None,
@@ -75,19 +79,21 @@ fn unreadable() -> LeaseHolder {
 }
 
 fn released() -> Holder {
-    Err(Unavailable::NotHeld { lease: name(), released: None })
+    Err(Unavailable::NotHeld { lease: lease_key(), released: None })
 }
 
 fn none() -> Holder {
-    Err(Unavailable::NoLease(name()))
+    Err(Unavailable::NoLease(lease_key()))
 }
 
 fn unread() -> Holder {
     Err(Unavailable::Unreachable("refused".to_owned()))
 }
 
-fn flags(enables_hpa: Option<bool>) -> Option<ManagerFlags> {
-    enables_hpa.map(|enables_hpa| ManagerFlags { pod: String::new(), enables_hpa })
+/// A kube-controller-manager whose flags can't be read if `enables_hpa` is `None`.
+fn controller_manager(holder: Holder, enables_hpa: Option<bool>) -> KubeControllerManager {
+    let flags = enables_hpa.map(|enables_hpa| ManagerFlags { pod: String::new(), enables_hpa });
+    KubeControllerManager { holder, flags, last_write: None }
 }
 
 fn writer(
@@ -115,7 +121,7 @@ fn overwritten_by_own(second: i64) -> AutoscalerStatusWriter {
 
 fn lease(holder: Holder) -> ControllerLease {
     ControllerLease {
-        name: name(),
+        name: lease_key(),
         holder,
         searched_namespaces: Vec::new(),
         others: Vec::new(),
@@ -195,8 +201,7 @@ fn no_controller_acts_if_the_leases_are_lost(
     #[case] enables_hpa: Option<bool>,
     #[case] expected: &str,
 ) {
-    let flags = flags(enables_hpa);
-    let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
+    let built_in = controller_manager(built_in, enables_hpa);
     let idle = leases(&lease(holder), &built_in).idle(CORE, "shop", manager);
     let (is_certain, reason) =
         idle.map(|idle| (idle.is_certain, idle.reason())).unwrap_or_default();
@@ -219,8 +224,7 @@ fn autoscaler_without_a_status_is_idle_if_each_instance_handles_others(
     #[case] flag: &str,
 ) {
     let idle = |holder: Holder, enables_hpa| {
-        let flags = flags(Some(enables_hpa));
-        let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+        let built_in = controller_manager(Ok(held()), Some(enables_hpa));
         leases(&lease(holder), &built_in).idle_without_status(api, "shop")
     };
     let of_others = || {
@@ -250,15 +254,14 @@ fn lost_lease_and_no_flag_is_the_cause_for_an_autoscaler_without_a_status() {
     let of_blog = Some(scope(vec![CORE], &["blog"]));
     let of_shop = Some(scope(vec![CORE], &["shop"]));
     let mut lease = lease(Ok(LeaseHolder { scope: of_blog, ..held() }));
-    let lost = LeaseName { name: "shop".to_owned(), ..name() };
+    let lost = LeaseKey { name: "shop".to_owned(), ..lease_key() };
     let holder = Ok(LeaseHolder { lease: lost.clone(), scope: of_shop, ..expired() });
     lease.others.push(ReadLease { name: lost, holder });
-    let flags = flags(Some(false));
-    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(false));
     let idle = leases(&lease, &built_in).idle_without_status(CORE, "shop").expect("a finding");
     let expected = "no controller has renewed the lease a/shop for 45s, and an instance with the \
                     lease a/hpa handles only other autoscalers (annotation of the lease)";
-    assert_eq!(idle.reason(), expected);
+    assert_eq!((idle.is_certain, idle.reason()), (false, expected.to_owned()));
 }
 
 /// A release for the namespace `shop` has replaced the one whose lease the status still names.
@@ -272,12 +275,12 @@ fn later_lease_of_the_namespace_is_the_cause(
     #[case] expected: &str,
 ) {
     let released = Timestamp::from_second(released_at).ok();
-    let mut lease = lease(Err(Unavailable::NotHeld { lease: name(), released }));
-    let later = LeaseName { name: "shop".to_owned(), ..name() };
+    let mut lease = lease(Err(Unavailable::NotHeld { lease: lease_key(), released }));
+    let later = LeaseKey { name: "shop".to_owned(), ..lease_key() };
     let scope = Some(scope(AutoscalerApi::ALL.to_vec(), &["shop"]));
     let holder = Ok(LeaseHolder { lease: later.clone(), scope, ..expired() });
     lease.others.push(ReadLease { name: later, holder });
-    let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
+    let built_in = controller_manager(none(), None);
     for api in AutoscalerApi::ALL {
         let idle = leases(&lease, &built_in).idle(api, namespace, OWN).expect("a finding");
         assert_eq!(idle.reason(), expected);
@@ -292,8 +295,7 @@ fn guessed_lease_never_shows_for_certain_that_no_controller_acts(
     #[case] holder: Holder,
     #[case] search: &str,
 ) {
-    let flags = Some(ManagerFlags { pod: String::new(), enables_hpa: false });
-    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(false));
     let searched_namespaces = ["kube-system", "autoscaling"].map(str::to_owned).to_vec();
     let lease = ControllerLease { searched_namespaces, ..lease(holder) };
     let leases = leases(&lease, &built_in);
@@ -322,8 +324,7 @@ fn successor_of_the_built_in_controller_is_known_if_only_one_may_run(
     #[case] hpa_rs_answers: bool,
     #[case] expected: ActingController,
 ) {
-    let flags = flags(enables_hpa);
-    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let built_in = controller_manager(Ok(held()), enables_hpa);
     let lease = lease(holder);
     let leases = leases(&lease, &built_in);
     let manager = Some(KUBE_CONTROLLER_MANAGER);
@@ -349,8 +350,7 @@ fn built_in_controller_that_runs_succeeds_an_hpa_rs_without_its_lease(
     #[case] enables_hpa: Option<bool>,
     #[case] expected: ActingController,
 ) {
-    let flags = flags(enables_hpa);
-    let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
+    let built_in = controller_manager(built_in, enables_hpa);
     let lease = lease(holder);
     let leases = leases(&lease, &built_in);
     let acting = |api, manager, answers| leases.acting_controller(api, SHOP, manager, answers);
@@ -394,7 +394,7 @@ fn built_in_controller_whose_status_was_overwritten_acts_beside_hpa_rs(
     #[case] second: i64,
     #[case] expected: ActingController,
 ) {
-    let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
+    let built_in = controller_manager(Ok(held()), None);
     let lease = lease(Ok(held()));
     let write = overwritten_by_own(second);
     let writers = NamespaceWriters::new(&[write]);
@@ -404,7 +404,8 @@ fn built_in_controller_whose_status_was_overwritten_acts_beside_hpa_rs(
     }
 }
 
-/// It acquired its lease less than a minute before its first status, and its flags can't be read.
+/// kube-controller-manager acquired its lease less than a minute before its first status, and its
+/// flags can't be read.
 #[rstest]
 #[case::recently(990, true)]
 #[case::long_ago(939, false)]
@@ -435,7 +436,7 @@ fn lease_that_its_manager_lost_is_described(
     #[case] holder: Holder,
     #[case] expected: Option<&str>,
 ) {
-    let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
+    let built_in = controller_manager(none(), None);
     let lease = lease(holder);
     let leases = leases(&lease, &built_in);
     assert_eq!(leases.describe_lost(OWN).as_deref(), expected);
@@ -461,7 +462,7 @@ fn built_in_controller_that_holds_its_lease_and_writes_handles_autoscalers(
     }
 }
 
-/// It may have been restarted without its HPA controller.
+/// kube-controller-manager may have been restarted without its HPA controller.
 #[rstest]
 #[case::before(965, None)]
 #[case::within_the_difference_of_clocks(955, None)]
@@ -475,14 +476,14 @@ fn status_that_an_earlier_holder_may_have_stored_says_nothing_about_the_holder(
     let built_in = KubeControllerManager { holder: Ok(holder), flags: None, last_write };
     let now = Timestamp::from_second(1000).expect("a time");
     assert_eq!(built_in.is_hpa_controller_on(now), expected);
-    let clause = built_in.describe_hpa_controller(expected == Some(true), true, now);
+    let write = last_write.filter(|_| expected.is_some());
+    let clause = built_in.describe_hpa_controller(write, true, now);
     assert_eq!(clause.contains("may be on"), expected.is_none(), "{clause}");
 }
 
 #[test]
 fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
-    let flags = Some(ManagerFlags { pod: String::new(), enables_hpa: true });
-    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(true));
     let idle = leases(&lease(released()), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
     assert!(idle.is_some_and(|idle| idle.is_certain));
     let idle = leases(&lease(none()), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
@@ -492,7 +493,7 @@ fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
 }
 
 fn released_at(second: i64) -> Holder {
-    Err(Unavailable::NotHeld { lease: name(), released: Timestamp::from_second(second).ok() })
+    Err(Unavailable::NotHeld { lease: lease_key(), released: Timestamp::from_second(second).ok() })
 }
 
 #[rstest]
@@ -512,7 +513,7 @@ fn controller_that_lost_its_lease_no_longer_writes(
     #[case] newest: Option<i64>,
     #[case] expected: bool,
 ) {
-    let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
+    let built_in = controller_manager(Ok(held()), None);
     let newest = newest.and_then(|second| Timestamp::from_second(second).ok());
     let lease = lease(holder);
     assert_eq!(leases(&lease, &built_in).no_longer_writes(manager, newest), expected);
@@ -520,8 +521,7 @@ fn controller_that_lost_its_lease_no_longer_writes(
 
 #[test]
 fn controller_whose_lease_has_an_unreadable_time_may_run() {
-    let built_in =
-        KubeControllerManager { holder: Ok(unreadable()), flags: None, last_write: None };
+    let built_in = controller_manager(Ok(unreadable()), None);
     let lease = lease(Ok(unreadable()));
     let leases = leases(&lease, &built_in);
     assert_eq!([OWN, KUBE_CONTROLLER_MANAGER].map(|manager| leases.is_running(manager)), [None; 2]);
@@ -532,15 +532,15 @@ const DOUBT: &str = ", and whether an instance with the lease b/hpa acts instead
 const NO_ELECTION: &str =
     ", and whether an instance without leader election acts instead is unknown";
 
-fn other_name() -> LeaseName {
-    LeaseName { namespace: "b".to_owned(), ..name() }
+fn other_lease_key() -> LeaseKey {
+    LeaseKey { namespace: "b".to_owned(), ..lease_key() }
 }
 
 fn other(holder: Holder) -> Vec<ReadLease> {
-    vec![ReadLease { name: other_name(), holder }]
+    vec![ReadLease { name: other_lease_key(), holder }]
 }
 
-/// The release of another name, whose lease was not the one of most statuses.
+/// The other lease is that of a release with another name. Most statuses name the first lease.
 #[rstest]
 #[case::held(released(), Ok(held()), &[("other", OTHER)], Some(DOUBT))]
 #[case::unread(released(), unread(), &[("shop", OTHER)], Some(DOUBT))]
@@ -556,8 +556,7 @@ fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_hpa_rs_may_act(
     #[case] writers: &[(&str, &str)],
     #[case] doubt: Option<&str>,
 ) {
-    let flags = flags(Some(false));
-    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(false));
     let lease = ControllerLease { others: other(other_holder), ..lease(holder) };
     let writers = writers.iter().chain(&[("shop", OWN)]);
     let writers = writers.map(|(namespace, manager)| writer(CORE, namespace, manager, None));
@@ -571,18 +570,22 @@ fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_hpa_rs_may_act(
 
 #[test]
 fn instance_without_leader_election_may_act_after_the_built_in_controller() {
-    let built_in =
-        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(false));
     let lease = lease(released());
     let writers = NamespaceWriters::new(&[writer(CORE, "shop", "hpa-controller", None)]);
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).expect("a finding");
     assert!(!idle.is_certain && idle.reason().contains("without leader election"), "{idle:?}");
+    let at = Timestamp::from_second(990).ok();
+    let writers = NamespaceWriters::new(&[writer(CORE, "shop", "hpa-controller", at)]);
+    let leases = Leases { writers: &writers, ..leases };
+    let is_idle = |manager: &str| leases.idle(CORE, "shop", manager).is_some();
+    assert_eq!([OWN, KUBE_CONTROLLER_MANAGER].map(is_idle), [false; 2], "it has just written");
 }
 
 #[test]
 fn instance_for_other_namespaces_is_no_doubt_that_a_lost_lease_leaves_autoscalers_idle() {
-    let built_in = KubeControllerManager { holder: Ok(expired()), flags: None, last_write: None };
+    let built_in = controller_manager(Ok(expired()), None);
     let scope = Some(scope(vec![CORE], &["blog"]));
     let others = other(Ok(LeaseHolder { scope, ..held() }));
     let lease = ControllerLease { others, ..lease(released()) };
@@ -597,8 +600,8 @@ fn instance_for_other_namespaces_is_no_doubt_that_a_lost_lease_leaves_autoscaler
 /// The lease that most statuses name is held, but not that of the autoscaler.
 #[test]
 fn each_autoscaler_is_judged_by_the_lease_that_its_status_names() {
-    let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
-    let others = other(Err(Unavailable::NotHeld { lease: other_name(), released: None }));
+    let built_in = controller_manager(none(), None);
+    let others = other(Err(Unavailable::NotHeld { lease: other_lease_key(), released: None }));
     let lease = ControllerLease { others, ..lease(Ok(held())) };
     let leases = leases(&lease, &built_in);
     assert_eq!(leases.idle(CORE, "shop", OWN), None);
@@ -618,8 +621,7 @@ fn another_hpa_rs_may_act_beside_the_built_in_controller(
     #[case] other_holder: Holder,
     #[case] expected: ActingController,
 ) {
-    let built_in =
-        KubeControllerManager { holder: Ok(held()), flags: flags(Some(true)), last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(true));
     let lease = ControllerLease { others: other(other_holder), ..lease(released()) };
     let leases = leases(&lease, &built_in);
     assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), false), expected);
@@ -635,7 +637,7 @@ fn instances_of_different_namespaces_share_none(
     #[case] api: AutoscalerApi,
     #[case] expected: bool,
 ) {
-    let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
+    let built_in = controller_manager(none(), None);
     let both_run = ControllerLease { others: other(Ok(held())), ..lease(Ok(held())) };
     let other_writer = writer(api, namespace, OTHER, None);
     let writers = NamespaceWriters::new(&[writer(CORE, "shop", OWN, None), other_writer]);
@@ -649,10 +651,9 @@ fn instances_of_different_namespaces_share_none(
 /// A tenant holds the lease `b/hpa`, and only statuses of `b` name it.
 #[test]
 fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
-    let built_in =
-        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(false));
     let of_tenant = |holder| {
-        let local = vec![other_name()];
+        let local = vec![other_lease_key()];
         ControllerLease { others: other(holder), local, ..lease(released()) }
     };
     let held_by_tenant = of_tenant(Ok(held()));
@@ -698,8 +699,7 @@ fn held_lease_counts_only_for_the_namespaces_of_its_instance(
     #[case] acquired: Option<i64>,
     #[case] acts: bool,
 ) {
-    let built_in =
-        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(false));
     let acquired = acquired.and_then(|second| Timestamp::from_second(second).ok());
     let published = namespaces.map(|namespaces| {
         let namespaces = namespaces.split(',').filter(|namespace| !namespace.is_empty());
@@ -752,7 +752,7 @@ fn expired_lease_that_names_the_namespace_leaves_its_autoscalers_idle(
     let at = Timestamp::from_second(built_in_at).ok();
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: at };
     let published = Some(scope(vec![CORE], namespaces));
-    let expired = LeaseHolder { lease: other_name(), scope: published, ..renewed(800) };
+    let expired = LeaseHolder { lease: other_lease_key(), scope: published, ..renewed(800) };
     let checked = LeaseHolder { scope: Some(scope(vec![CORE], &["first"])), ..held() };
     let lease = ControllerLease { others: other(Ok(expired)), ..lease(Ok(checked)) };
     let writers = NamespaceWriters::new(&[writer(CORE, "shop", KUBE_CONTROLLER_MANAGER, at)]);
@@ -773,7 +773,7 @@ fn instance_without_leader_election_may_handle_the_core_api(
     #[case] api: AutoscalerApi,
     #[case] is_custom_only: bool,
 ) {
-    let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
+    let built_in = controller_manager(Ok(held()), None);
     let scope = Some(scope(vec![AutoscalerApi::Custom], &[]));
     let lease = lease(Ok(LeaseHolder { scope, ..held() }));
     let writers = NamespaceWriters::new(&[writer(api, "shop", "hpa-controller", None)]);
@@ -792,10 +792,9 @@ fn instance_that_published_the_namespace_succeeds_one_that_lost_its_lease(
     #[case] namespaces: &[&str],
     #[case] acts: bool,
 ) {
-    let built_in =
-        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(false));
     let scope = Some(scope(vec![CORE], namespaces));
-    let name = LeaseName { namespace: lease_namespace.to_owned(), name: "new".to_owned() };
+    let name = LeaseKey { namespace: lease_namespace.to_owned(), name: "new".to_owned() };
     let others = vec![ReadLease { name, holder: Ok(LeaseHolder { scope, ..held() }) }];
     let lease = ControllerLease { others, ..lease(released()) };
     let idle = leases(&lease, &built_in).idle(CORE, "shop", OWN);
@@ -812,8 +811,7 @@ fn instance_for_other_namespaces_does_not_act_beside_the_built_in_controller(
     #[case] after_built_in: ActingController,
     #[case] after_own: ActingController,
 ) {
-    let built_in =
-        KubeControllerManager { holder: Ok(held()), flags: flags(Some(true)), last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(true));
     let scope = Some(scope(vec![CORE], namespaces));
     let lease = lease(Ok(LeaseHolder { scope, ..held() }));
     let leases = leases(&lease, &built_in);
@@ -825,9 +823,8 @@ fn instance_for_other_namespaces_does_not_act_beside_the_built_in_controller(
 /// A tenant can't hide that kube-controller-manager has replaced hpa-rs.
 #[test]
 fn built_in_controller_is_alone_beside_the_lease_of_a_tenant() {
-    let built_in =
-        KubeControllerManager { holder: Ok(held()), flags: flags(Some(true)), last_write: None };
-    let (others, local) = (other(Ok(held())), vec![other_name()]);
+    let built_in = controller_manager(Ok(held()), Some(true));
+    let (others, local) = (other(Ok(held())), vec![other_lease_key()]);
     let lease = ControllerLease { others, local, ..lease(released()) };
     let leases = leases(&lease, &built_in);
     assert!(leases.is_built_in_alone());
@@ -842,7 +839,7 @@ fn write_that_is_ahead_is_just_now() {
     assert_eq!(ages, ["just now", "just now", "9s ago", "2h ago"]);
 }
 
-/// Whichever of them stored the status last.
+/// The result is the same whichever of the two controllers stored the status last.
 #[rstest]
 #[case::built_in_is_on(CORE, Some(true), &[], Some("kube-controller-manager"))]
 #[case::built_in_is_off(CORE, Some(false), &[], None)]
@@ -856,8 +853,7 @@ fn controllers_that_both_act_are_a_conflict(
     #[case] namespaces: &[&str],
     #[case] other: Option<&str>,
 ) {
-    let flags = flags(enables_hpa);
-    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let built_in = controller_manager(Ok(held()), enables_hpa);
     let scope = Some(scope(AutoscalerApi::ALL.to_vec(), namespaces));
     let lease = lease(Ok(LeaseHolder { scope, ..held() }));
     let leases = leases(&lease, &built_in);
@@ -890,13 +886,13 @@ fn built_in_controller_without_a_lease_is_in_a_conflict_if_it_writes(
     #[case] wrote: i64,
     #[case] is_conflict: bool,
 ) {
-    let built_in = KubeControllerManager { holder, flags: None, last_write: None };
+    let built_in = controller_manager(holder, None);
     let acquired = Timestamp::from_second(if wrote == 985 { 980 } else { 800 }).ok();
     let scope = Some(scope(AutoscalerApi::ALL.to_vec(), &[]));
     let lease = lease(Ok(LeaseHolder { acquired, scope, ..held() }));
     let at = Timestamp::from_second(wrote).expect("a time");
     let overwritten = vec![StatusWrite { manager: KUBE_CONTROLLER_MANAGER.to_owned(), at }];
-    // Whichever of them wrote last.
+    // The result is the same whichever of the two wrote last.
     let own = AutoscalerStatusWriter { overwritten, ..writer(api, "shop", OWN, None) };
     let other = writer(api, "shop", KUBE_CONTROLLER_MANAGER, Some(at));
     for status in [own, other] {
@@ -918,13 +914,12 @@ fn instances_that_both_handle_an_autoscaler_are_a_conflict(
     #[case] wrote: Option<i64>,
     #[case] is_conflict: bool,
 ) {
-    let built_in =
-        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(false));
     let scope = namespace.map(|name| match name {
         "" => scope(vec![CORE], &[]),
         name => scope(vec![CORE], &[name]),
     });
-    let name = LeaseName { namespace: "kube-system".to_owned(), name: "new".to_owned() };
+    let name = LeaseKey { namespace: "kube-system".to_owned(), name: "new".to_owned() };
     let others =
         vec![ReadLease { name: name.clone(), holder: Ok(LeaseHolder { scope, ..held() }) }];
     let lease = ControllerLease { others, ..lease(Ok(held())) };
@@ -944,9 +939,8 @@ fn instances_that_both_handle_an_autoscaler_are_a_conflict(
 /// both of its namespaces.
 #[test]
 fn scope_on_the_lease_of_a_tenant_counts_only_where_statuses_name_it() {
-    let built_in =
-        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
-    let evil = LeaseName { namespace: "eve".to_owned(), name: "evil".to_owned() };
+    let built_in = controller_manager(Ok(held()), Some(false));
+    let evil = LeaseKey { namespace: "eve".to_owned(), name: "evil".to_owned() };
     let others = vec![ReadLease { name: evil.clone(), holder: Ok(held()) }];
     let lease = ControllerLease { others, ..lease(Ok(held())) };
     let forged = writer(CORE, "mallory", evil.manager().as_str(), None);
@@ -960,8 +954,7 @@ fn scope_on_the_lease_of_a_tenant_counts_only_where_statuses_name_it() {
 /// A tenant names another field manager in each of its statuses.
 #[test]
 fn forged_conflicts_are_bounded_and_follow_those_of_more_autoscalers() {
-    let built_in =
-        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let built_in = controller_manager(Ok(held()), Some(false));
     let lease = lease(Ok(held()));
     let status = |namespace: &str, name: String, manager: String| {
         let write = StatusWrite { manager, at: Timestamp::from_second(990).expect("a time") };
@@ -978,7 +971,7 @@ fn forged_conflicts_are_bounded_and_follow_those_of_more_autoscalers() {
     assert_eq!(conflicts[0].autoscalers, ["shop/a", "shop/b"]);
 }
 
-/// Only one of three namespaces has the status.
+/// Only one of three namespaces has a status of kube-controller-manager.
 #[test]
 fn old_status_counts_only_where_no_other_tenant_can_forge_it() {
     let holder = Ok(LeaseHolder { acquired: Timestamp::from_second(100).ok(), ..held() });
@@ -991,9 +984,141 @@ fn old_status_counts_only_where_no_other_tenant_can_forge_it() {
     let of = |namespace| leases.built_in_handles_autoscalers(namespace);
     assert_eq!([of(SHOP), of(Some("a")), of(None)], [Some(true), None, None]);
     assert_eq!(built_in.is_hpa_controller_on(leases.now), None);
+    // A kube-controller-manager without a lease may have stored it, and stopped.
+    let conflicts = leases.conflicts(&[overwritten_by_own(500)]);
+    let sentence = conflicts.first().map(Conflict::describe).unwrap_or_default();
+    let start = "hpa-controller:a/hpa and kube-controller-manager may both act on 1 autoscaler \
+                 (shop/web): a status stored ";
+    let end = " ago names kube-controller-manager, whose flags can't be read";
+    assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
 }
 
-/// Its flags can't be read, and no instance of hpa-rs handles the namespace.
+/// kube-controller-manager runs with `--leader-elect=false`. An earlier instance of it has left its
+/// lease.
+#[rstest]
+#[case::writes(990, None)]
+#[case::has_written(
+    880,
+    Some(
+        "no instance holds the lease a/hpa, and no controller has renewed the lease a/hpa for 5m, \
+         but a status stored 2m ago names kube-controller-manager"
+    )
+)]
+#[case::wrote_while_it_held_the_lease(
+    700,
+    Some(
+        "no instance holds the lease a/hpa, and no controller has renewed the lease a/hpa for 5m"
+    )
+)]
+fn built_in_controller_without_a_lease_may_act(
+    #[case] written: i64,
+    #[case] expected: Option<&str>,
+) {
+    let left = controller_manager(Ok(renewed(700)), None);
+    let missing = controller_manager(none(), None);
+    let lease = lease(released());
+    let writers = NamespaceWriters::new(&[overwritten_by_own(written)]);
+    let leases = Leases { writers: &writers, ..leases(&lease, &left) };
+    for manager in [OWN, KUBE_CONTROLLER_MANAGER] {
+        let idle = leases.idle(CORE, "shop", manager);
+        assert_eq!(idle.as_ref().map(Idle::reason).as_deref(), expected);
+        assert!(idle.is_none_or(|idle| idle.is_certain == (written == 700)));
+    }
+    let of_custom = leases.idle(AutoscalerApi::Custom, "shop", OWN);
+    assert!(of_custom.is_some_and(|idle| idle.is_certain), "it handles only the core API");
+    assert_eq!(leases.is_built_in_alone(), written == 990);
+    let leases = Leases { built_in: &missing, ..leases };
+    assert_eq!(leases.idle(CORE, "shop", OWN).is_none(), written == 990);
+}
+
+/// kube-controller-manager may have been restarted with `--leader-elect=false`. Its lease, renewed
+/// last at 955, expired at 970.
+#[rstest]
+#[case::after_the_expiry(990, Some("10s"))]
+#[case::after_the_last_renewal(960, Some("40s"))]
+#[case::before(950, None)]
+fn recent_status_since_the_last_renewal_is_in_the_reason(
+    #[case] written: i64,
+    #[case] age: Option<&str>,
+) {
+    let built_in = controller_manager(Ok(expired()), None);
+    let lease = lease(released());
+    let writers = NamespaceWriters::new(&[overwritten_by_own(written)]);
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
+    for manager in [OWN, KUBE_CONTROLLER_MANAGER] {
+        let idle = leases.idle(CORE, "shop", manager).expect("a finding");
+        let hint =
+            age.map(|age| format!(", but a status stored {age} ago names kube-controller-manager"));
+        let lost = "no instance holds the lease a/hpa, and no controller has renewed the lease \
+                    a/hpa for 45s";
+        assert_eq!(idle.reason(), lost.to_owned() + &hint.unwrap_or_default());
+        assert_eq!(idle.is_certain, age.is_none());
+    }
+    let acting = leases.acting_controller(CORE, SHOP, Some(OWN), false);
+    let may_act = written == 990;
+    assert_eq!(acting, if may_act { MAYBE_RETURNED } else { ActingController::HpaRs });
+}
+
+/// Neither has a lease. Each stores only the statuses that it changes, and both are recent if
+/// kube-controller-manager's is.
+#[rstest]
+#[case::recent(990, true)]
+#[case::old(900, false)]
+fn controllers_without_a_lease_both_act_on_all_autoscalers_of_a_namespace(
+    #[case] written: i64,
+    #[case] both_act: bool,
+) {
+    let built_in = controller_manager(Ok(renewed(700)), None);
+    let lease = lease(none());
+    let own = FieldManager::default();
+    let status = |namespace: &str, name: &str, manager: &str, second| {
+        let at = Timestamp::from_second(second).ok();
+        let key = HpaKey::new(namespace, name);
+        AutoscalerStatusWriter { key, ..writer(CORE, namespace, manager, at) }
+    };
+    let statuses = [
+        status("shop", "a", KUBE_CONTROLLER_MANAGER, written),
+        status("shop", "b", own.as_str(), 985),
+        // Of another hpa-rs, as far as is known.
+        status("blog", "c", KUBE_CONTROLLER_MANAGER, written),
+    ];
+    let writers = NamespaceWriters::new(&statuses);
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
+    let sentences: Vec<_> = leases.conflicts(&statuses).iter().map(Conflict::describe).collect();
+    let both = "hpa-controller and kube-controller-manager both act on 2 autoscalers (shop/a, \
+                shop/b) and overwrite each other's decisions";
+    assert_eq!(sentences, if both_act { vec![both] } else { Vec::new() });
+    let single = statuses.each_ref().map(|one| leases.conflicts(slice::from_ref(one)).len());
+    assert_eq!(single, if both_act { [1, 1, 0] } else { [0; 3] }, "as hpa explain NAME");
+    let acting = |manager| leases.acting_controller(CORE, SHOP, Some(manager), false);
+    let expected = if both_act { MAYBE_RETURNED } else { ActingController::HpaRs };
+    assert_eq!([KUBE_CONTROLLER_MANAGER, own.as_str()].map(acting), [expected; 2]);
+}
+
+/// The flags of kube-controller-manager can't be read, and it acquired its lease 20 s before its
+/// status.
+#[rstest]
+#[case::status_after_the_takeover(100, true)]
+#[case::status_may_be_from_before_the_takeover(960, false)]
+fn recent_status_of_a_new_holder_shows_that_both_may_act(
+    #[case] acquired: i64,
+    #[case] may_act: bool,
+) {
+    let at = |second| Timestamp::from_second(second).ok();
+    let holder = Ok(LeaseHolder { acquired: at(970), ..held() });
+    let built_in = KubeControllerManager { holder, flags: None, last_write: at(990) };
+    let lease = lease(Ok(LeaseHolder { acquired: at(acquired), ..held() }));
+    let status = overwritten_by_own(990);
+    let writers = NamespaceWriters::new(slice::from_ref(&status));
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
+    let sentence = leases.conflicts(&[status]).first().map(Conflict::describe);
+    let both = "hpa-controller:a/hpa and kube-controller-manager may both act on 1 autoscaler \
+                (shop/web): a status stored 10s ago names kube-controller-manager, whose flags \
+                can't be read";
+    assert_eq!(sentence.as_deref(), may_act.then_some(both));
+}
+
+/// kube-controller-manager's flags can't be read, and no instance of hpa-rs handles the namespace.
 #[rstest]
 #[case::after_the_status(900, true)]
 #[case::before_the_status(700, false)]

@@ -18,14 +18,18 @@ pub(crate) struct NamespaceWriters {
     by_namespace: HashMap<String, WritersOfNamespace>,
     /// The field managers that stored a status in more than half of the namespaces.
     in_most: BTreeSet<String>,
-    /// The time of kube-controller-manager's newest status in each namespace, also if another
-    /// controller has overwritten it: two that both act overwrite each other's statuses.
-    built_in_writes: HashMap<String, Timestamp>,
-    /// The latest time since which it stored one in more than half of the namespaces.
-    built_in_in_most: Option<Timestamp>,
+    /// The time of each field manager's newest status in each namespace. Includes statuses that
+    /// another controller has overwritten: if both act, they overwrite each other's statuses.
+    newest_writes: HashMap<String, WriteTimes>,
+    /// The latest time since which each field manager has stored a status in more than half of the
+    /// namespaces. Without those that have stored one in fewer.
+    newest_in_most: WriteTimes,
 }
 
 type WritersOfNamespace = BTreeSet<(AutoscalerApi, String)>;
+
+/// Times of writes by API and field manager.
+type WriteTimes = BTreeMap<(AutoscalerApi, String), Timestamp>;
 
 /// The writer of each status. A status with a time in the future has no writer, see
 /// [`StatusController::of_object`](hpa_controller::k8s::StatusController::of_object).
@@ -47,24 +51,25 @@ pub(crate) fn status_writers(autoscalers: &[ListedAutoscaler]) -> Vec<Autoscaler
 impl NamespaceWriters {
     pub(crate) fn new(statuses: &[AutoscalerStatusWriter]) -> Self {
         let mut by_namespace = HashMap::<String, WritersOfNamespace>::new();
-        let mut built_in_writes = HashMap::<String, Timestamp>::new();
-        for status in statuses {
-            let AutoscalerStatusWriter { key, manager, .. } = status;
+        let mut newest_writes = HashMap::<String, WriteTimes>::new();
+        for AutoscalerStatusWriter { key, manager, at, overwritten, .. } in statuses {
             let namespace = key.namespace.to_string();
-            if let Some(at) = status.written_at(KUBE_CONTROLLER_MANAGER) {
-                let newest = built_in_writes.entry(namespace.clone()).or_insert(at);
+            let last = at.map(|at| (manager, at));
+            let writes = overwritten.iter().map(|write| (&write.manager, write.at)).chain(last);
+            let times = newest_writes.entry(namespace.clone()).or_default();
+            for (writer, at) in writes {
+                let newest = times.entry((key.api, writer.clone())).or_insert(at);
                 *newest = (*newest).max(at);
             }
             by_namespace.entry(namespace).or_default().insert((key.api, manager.clone()));
         }
         let in_most = writers_in_most(&by_namespace);
-        let mut times: Vec<_> = built_in_writes.values().copied().collect();
-        times.sort_unstable_by_key(|at| Reverse(*at));
-        let built_in_in_most = times.get(by_namespace.len() / 2).copied();
-        Self { by_namespace, in_most, built_in_writes, built_in_in_most }
+        let newest_in_most = newest_in_most(&newest_writes, by_namespace.len() / 2);
+        Self { by_namespace, in_most, newest_writes, newest_in_most }
     }
 
-    /// Whether a field manager that fulfills the condition stored a status in the namespace.
+    /// Whether a field manager that fulfills the condition stored a status of the API in the
+    /// namespace.
     pub(super) fn any_in(
         &self,
         api: AutoscalerApi,
@@ -83,11 +88,27 @@ impl NamespaceWriters {
         self.in_most.contains(manager) || AutoscalerApi::ALL.into_iter().any(is_in)
     }
 
+    /// The time of the newest status of the API that a field manager stored in the namespace, or in
+    /// most namespaces if that is later. Unlike kube-controller-manager, hpa-rs may handle only
+    /// some namespaces, so it must have stored one in the namespace.
+    pub(super) fn last_write(
+        &self,
+        api: AutoscalerApi,
+        namespace: Option<&str>,
+        manager: &str,
+    ) -> Option<Timestamp> {
+        let writer = (api, manager.to_owned());
+        let own = namespace.and_then(|namespace| self.newest_writes.get(namespace)?.get(&writer));
+        let may_handle_all =
+            namespace.is_none() || own.is_some() || manager == KUBE_CONTROLLER_MANAGER;
+        let in_most = self.newest_in_most.get(&writer).filter(|_| may_handle_all);
+        own.max(in_most).copied()
+    }
+
     /// The time of the newest status that kube-controller-manager stored in the namespace, or in
     /// most namespaces if that is later.
-    pub(super) fn last_built_in_write(&self, namespace: Option<&str>) -> Option<Timestamp> {
-        let own = namespace.and_then(|namespace| self.built_in_writes.get(namespace)).copied();
-        own.max(self.built_in_in_most)
+    pub(crate) fn last_built_in_write(&self, namespace: Option<&str>) -> Option<Timestamp> {
+        self.last_write(AutoscalerApi::Core, namespace, KUBE_CONTROLLER_MANAGER)
     }
 
     /// The APIs in which a field manager stored a status.
@@ -150,6 +171,19 @@ fn writers_in_most(by_namespace: &HashMap<String, WritersOfNamespace>) -> BTreeS
     in_most.map(|(manager, _)| manager.to_owned()).collect()
 }
 
+/// See [`NamespaceWriters::newest_in_most`]. `half` is half of the number of namespaces.
+fn newest_in_most(newest_writes: &HashMap<String, WriteTimes>, half: usize) -> WriteTimes {
+    let mut by_writer = BTreeMap::<&(AutoscalerApi, String), Vec<Timestamp>>::new();
+    for (writer, at) in newest_writes.values().flatten() {
+        by_writer.entry(writer).or_default().push(*at);
+    }
+    let in_most = by_writer.into_iter().filter_map(|(writer, mut times)| {
+        times.sort_unstable_by_key(|at| Reverse(*at));
+        Some((writer.clone(), *times.get(half)?))
+    });
+    in_most.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use hpa_controller::k8s::StatusWrite;
@@ -176,10 +210,10 @@ mod tests {
         assert_eq!(managers.collect::<Vec<_>>(), ["real"]);
     }
 
-    /// `b` forges the field manager `x` in one of three namespaces.
+    /// The tenant of `b` forges the field manager `x` in one of three namespaces.
     #[test]
     fn writer_counts_in_its_namespaces_or_if_it_wrote_in_most() {
-        let of_two = [("a", "y"), ("b", "x"), ("c", "y")].map(|(namespace, manager)| {
+        let statuses = [("a", "y"), ("b", "x"), ("c", "y")].map(|(namespace, manager)| {
             let (key, manager) = (HpaKey::new(namespace, "web"), manager.to_owned());
             AutoscalerStatusWriter {
                 key,
@@ -189,10 +223,10 @@ mod tests {
                 dry_run: false,
             }
         });
-        let forged = NamespaceWriters::new(&of_two);
+        let forged = NamespaceWriters::new(&statuses);
         assert!(forged.may_act_in(Some("b"), "x") && forged.may_act_in(None, "y"));
         assert!(!forged.may_act_in(Some("a"), "x") && !forged.may_act_in(None, "x"));
-        let half = NamespaceWriters::new(&of_two[..2]);
+        let half = NamespaceWriters::new(&statuses[..2]);
         assert!(!half.may_act_in(None, "x") && !half.may_act_in(None, "y"));
     }
 
@@ -218,5 +252,8 @@ mod tests {
         let forged = NamespaceWriters::new(&statuses[1..]);
         assert_eq!(forged.last_built_in_write(Some("d")), None);
         assert!(!writers.may_act_in(None, KUBE_CONTROLLER_MANAGER));
+        // `x` may handle only `c` and `d`.
+        let of_x = |namespace| writers.last_write(AutoscalerApi::Core, namespace, "x");
+        assert_eq!([of_x(Some("c")), of_x(Some("a")), of_x(None)], [at(9), None, at(9)]);
     }
 }

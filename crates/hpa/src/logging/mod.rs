@@ -1,14 +1,14 @@
 //! Logs to standard error, or to a file while the demo draws on the terminal.
 
-mod one_line;
+mod escaping_writer;
 
 use std::io::{IsTerminal, Write};
 
 use tracing::Subscriber;
 use tracing_subscriber::{EnvFilter, Layer, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
+use self::escaping_writer::EscapingWriter;
 use crate::args::{LogArguments, LogFormat};
-use one_line::LineWriter;
 
 /// Turns off the logs of kube and of the certificate verifier about failed requests, because
 /// callers report them. Turns off h2's warnings, because any client of a server can cause them.
@@ -46,7 +46,7 @@ fn subscriber<W: Write + 'static>(
     let layer = fmt::layer().log_internal_errors(false);
     Ok(registry.with(match arguments.log_format {
         LogFormat::Text => {
-            let writer = move || LineWriter(writer());
+            let writer = move || EscapingWriter(writer());
             layer.with_writer(writer).with_ansi(has_color).with_target(false).boxed()
         }
         LogFormat::Json => {

@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::Value;
 
 use self::yaml::Fields;
@@ -83,11 +83,16 @@ pub(crate) fn string_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// The items of a list in a JSON document.
+pub(crate) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+    list.and_then(Value::as_array).into_iter().flatten()
+}
+
 /// An input that can't be read or checked.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// The files or, for a document, `file:line`; for rules, the flag that names them; the group of
-    /// a metrics API.
+    /// The path of a file or directory, `file:line` of a document, the flag that names rules, or
+    /// the group of a metrics API.
     pub(crate) place: String,
     pub(crate) message: String,
 }
@@ -124,29 +129,33 @@ pub(crate) fn read_paths(paths: &[PathBuf], recursive: bool) -> Input {
     let mut input = Input::default();
     let mut known_files = HashSet::new();
     for path in paths {
-        let is_directory = path.is_dir();
-        let files = if is_directory { files_in(path, recursive) } else { Ok(vec![path.clone()]) };
-        let added = files.and_then(|files| {
-            if files.is_empty() {
-                bail!("the directory has no files with the extensions {}", EXTENSIONS.join(", "));
-            }
-            for file in files {
-                // Standard input and the pipes of a shell have no canonical path.
-                if fs::canonicalize(&file).is_ok_and(|canonical| !known_files.insert(canonical)) {
-                    continue;
-                }
-                match read_text(&file, MAX_FILE_SIZE) {
-                    Ok(stream) => input.add_stream(&file, &stream),
-                    Err(error) => input.add_problem(&file.display().to_string(), &error.into()),
-                }
-            }
-            Ok(())
-        });
-        if let Err(error) = added {
+        let files = files_at(path, recursive).unwrap_or_else(|error| {
             input.add_problem(&path.display().to_string(), &error);
+            Vec::new()
+        });
+        for file in files {
+            // Standard input and the pipes of a shell have no canonical path.
+            if fs::canonicalize(&file).is_ok_and(|canonical| !known_files.insert(canonical)) {
+                continue;
+            }
+            match read_text(&file, MAX_FILE_SIZE) {
+                Ok(stream) => input.add_stream(&file, &stream),
+                Err(error) => input.add_problem(&file.display().to_string(), &error.into()),
+            }
         }
     }
     input
+}
+
+/// The path itself or, if it is a directory, its files. Fails if it has none.
+fn files_at(path: &Path, recursive: bool) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let files = files_in(path, recursive)?;
+    let extensions = EXTENSIONS.join(", ");
+    ensure!(!files.is_empty(), "the directory has no files with the extensions {extensions}");
+    Ok(files)
 }
 
 /// The files in a directory that kubectl would read, sorted by name.

@@ -126,8 +126,8 @@ mod tests {
         let query = Query::new("replicas", "max(a) or max(b)".to_owned(), "");
         let settings = Settings::new("main", "http://p:9090/x").unwrap();
         let error = |failure| read_error(&query, &settings, &failure).to_string();
-        let server: std::sync::Arc<str> = "p:9090".into();
-        let refused = QueryFailure::Request { server, cause: "Connection refused".to_owned() };
+        let address: std::sync::Arc<str> = "p:9090".into();
+        let refused = QueryFailure::Request { address, cause: "Connection refused".to_owned() };
         let expected = "unable to read replicas: the request to Prometheus at p:9090 failed: \
                         Connection refused";
         assert_eq!(error(refused), expected);

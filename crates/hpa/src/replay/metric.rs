@@ -1,6 +1,6 @@
 //! The metrics of an autoscaler, and the loads that they measure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
 use hpa_calc::{
@@ -29,6 +29,7 @@ pub(super) struct Metric {
     collector: Option<CollectorSource>,
 }
 
+/// The type of a metric, with what identifies its values.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Source {
     /// CPU in cores or memory in bytes, of a container or of whole pods.
@@ -97,8 +98,7 @@ impl Metric {
     ) -> anyhow::Result<Vec<Self>> {
         let metrics = &hpa.spec.metrics;
         for name in ignored {
-            let mut all = metrics.iter().enumerate();
-            if !all.any(|(index, metric)| is_named(index, metric, name)) {
+            if select_metrics(&numbered_names(hpa), name).is_empty() {
                 let names: Vec<&str> = metrics.iter().map(MetricSpec::metric_name).collect();
                 bail!("--ignore-metric {name}: the autoscaler has {}", names.join(", "));
             }
@@ -188,8 +188,8 @@ impl Metric {
         format!("{value} {preposition}{}", self.load_unit())
     }
 
-    /// `cpu` or `memory` for a resource metric.
-    fn resource(&self) -> Option<&str> {
+    /// `cpu` or `memory` for a resource metric. `None` for others.
+    pub(super) fn resource(&self) -> Option<&str> {
         matches!(self.source, Source::Resource { .. }).then_some(self.name.as_str())
     }
 }
@@ -199,13 +199,31 @@ pub(super) fn used_metrics<'a>(
     hpa: &'a HorizontalPodAutoscaler,
     ignored: &'a [String],
 ) -> impl Iterator<Item = (usize, &'a MetricSpec)> {
+    let names = numbered_names(hpa);
+    let ignored = ignored.iter().flat_map(|text| select_metrics(&names, text));
+    let ignored: BTreeSet<usize> = ignored.collect();
     let metrics = hpa.spec.metrics.iter().enumerate();
-    metrics.filter(|(index, metric)| !ignored.iter().any(|name| is_named(*index, metric, name)))
+    metrics.filter(move |(index, _)| !ignored.contains(index))
 }
 
-/// Whether a metric has this name or index.
-fn is_named(index: usize, metric: &MetricSpec, name: &str) -> bool {
-    metric.metric_name() == name || name.parse() == Ok(index)
+/// The indices in `spec.metrics` and the names of an autoscaler's metrics.
+fn numbered_names(hpa: &HorizontalPodAutoscaler) -> Vec<(usize, &str)> {
+    hpa.spec.metrics.iter().map(MetricSpec::metric_name).enumerate().collect()
+}
+
+/// The indices of the metrics that a text selects: those with this name, or if there are none, the
+/// one with this index. A name can be a number. If it is that of several metrics and the index of
+/// one of them, the text selects this one.
+pub(super) fn select_metrics(metrics: &[(usize, &str)], text: &str) -> Vec<usize> {
+    let named = metrics.iter().filter(|(_, name)| *name == text);
+    let named: Vec<usize> = named.map(|(index, _)| *index).collect();
+    let mut indices = metrics.iter().map(|(index, _)| *index);
+    let is_selected =
+        |index: &usize| (named.is_empty() || named.contains(index)) && text.parse() == Ok(*index);
+    match indices.find(is_selected) {
+        Some(index) => vec![index],
+        None => named,
+    }
 }
 
 /// The source of the member that is set, as in [`MetricSpec::target`].
@@ -225,7 +243,8 @@ fn source_of_spec(spec: &MetricSpec) -> Option<Source> {
     })
 }
 
-/// Labels that match the metric's selector, for the metric of the simulated workload.
+/// Labels that match the metric's selector, for the metric of the simulated workload. `NotIn` and
+/// `DoesNotExist` need none.
 pub(super) fn matching_labels(metric: &MetricIdentifier) -> BTreeMap<String, String> {
     let Some(selector) = &metric.selector else { return BTreeMap::new() };
     let expressions = selector.match_expressions.iter().filter_map(|expression| {

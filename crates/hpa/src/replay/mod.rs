@@ -7,12 +7,12 @@ mod fetch;
 mod fit;
 mod load;
 mod metric;
-mod model;
 mod output;
 mod past;
 mod past_loads;
 mod query;
 mod read;
+mod scenario;
 mod series;
 #[cfg(test)]
 mod tests;
@@ -32,10 +32,10 @@ use serde_json::{Value, json};
 use self::{
     agreement::{Agreement, Trust},
     autoscaler::Autoscaler,
-    model::{RebuiltScenario, rebuild},
     output::Replay,
     past::Past,
     read::read_past,
+    scenario::{RebuiltScenario, rebuild},
 };
 pub(crate) use self::{
     load::{PastLoad, read_load},

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     autoscaler::Autoscaler,
     fetch::Reader,
-    metric::{Metric, Source, Target},
+    metric::{Metric, Source, Target, select_metrics},
     past::{Past, RecordedMetric},
     query::{Query, TargetRef},
     series::Series,
@@ -42,7 +42,11 @@ pub(super) async fn read_past(
     autoscaler: &Autoscaler,
 ) -> anyhow::Result<Past> {
     let metrics = Metric::used(&autoscaler.hpa, &arguments.ignore_metric)?;
-    let load_queries = parse_load_queries(arguments, &metrics)?;
+    let mut load_queries = BTreeMap::new();
+    for text in &arguments.load_query {
+        let (metric, query) = parse_load_query(text, &metrics)?;
+        load_queries.insert(metric.index, query.to_owned());
+    }
     let mut requests = parse_requests(&arguments.request)?;
     let now = Timestamp::now();
     let until = arguments.until.unwrap_or(now);
@@ -55,10 +59,8 @@ pub(super) async fn read_past(
         bail!("the URL of Prometheus is required: --prometheus URL");
     };
     client.check_files().await?;
-    let needs_rules = |metric: &Metric| {
-        !matches!(metric.source, Source::Resource { .. })
-            && !load_queries.contains_key(&metric.name)
-    };
+    let needs_rules =
+        |metric: &Metric| metric.resource().is_none() && !load_queries.contains_key(&metric.index);
     let rules = if metrics.iter().any(needs_rules) {
         connect_rules(arguments, autoscaler, window.start).await?
     } else {
@@ -76,7 +78,7 @@ pub(super) async fn read_past(
     let rate = rate_window(arguments.rate_window, &reader, &target, &metrics).await?;
     let mut recorded = Vec::new();
     for metric in metrics {
-        let query = if let Some(text) = load_queries.get(&metric.name) {
+        let query = if let Some(text) = load_queries.get(&metric.index) {
             Query::new(&format!("the metric {}", metric.name), text.clone(), "check --load-query")
         } else {
             let query = target.metric_query(&metric, rules.as_deref(), rate);
@@ -121,40 +123,48 @@ pub(super) fn check_replicas(
     }
 }
 
-/// Parses `--load-query`. Returns the queries by the metric's name.
-pub(super) fn parse_load_queries(
-    arguments: &PastArguments,
-    metrics: &[Metric],
-) -> anyhow::Result<BTreeMap<String, String>> {
-    let mut queries = BTreeMap::new();
-    for text in &arguments.load_query {
-        let named_query = text.split_once('=').and_then(|(name, query)| {
-            let metric = metrics.iter().find(|metric| metric.name == name.trim())?;
-            Some((metric.name.clone(), query.to_owned()))
-        });
+/// Parses a text of `--load-query`. Fails if it names no metric, or several.
+pub(super) fn parse_load_query<'a>(
+    text: &'a str,
+    metrics: &'a [Metric],
+) -> anyhow::Result<(&'a Metric, &'a str)> {
+    let all_names = || {
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
-        let names = names.join(", ");
-        let (name, query) = match (named_query, metrics, unknown_metric(text)) {
-            (Some(named_query), ..) => named_query,
-            (None, _, Some(name)) => {
-                bail!("--load-query {text}: the autoscaler has no metric {name}; it has: {names}")
-            }
-            (None, [only], None) => (only.name.clone(), text.clone()),
-            (None, ..) => bail!("--load-query {text}: must be METRIC=QUERY, of {names}"),
+        names.join(", ")
+    };
+    let Some((name, query)) = split_metric(text, metrics) else {
+        return match metrics {
+            [only] => Ok((only, text)),
+            _ => bail!("--load-query {text}: must be METRIC=QUERY, of {}", all_names()),
         };
-        queries.insert(name, query);
+    };
+    let names: Vec<_> = metrics.iter().map(|metric| (metric.index, &*metric.name)).collect();
+    let selected = select_metrics(&names, name);
+    let selected = metrics.iter().filter(|metric| selected.contains(&metric.index));
+    match selected.collect::<Vec<_>>().as_slice() {
+        [] => {
+            let all_names = all_names();
+            bail!("--load-query {text}: the autoscaler has no metric {name}; it has: {all_names}")
+        }
+        [metric] => Ok((*metric, query)),
+        [first, ..] => bail!(
+            "--load-query {text}: several metrics have the name {name}: use an index in \
+             spec.metrics, such as {}=QUERY",
+            first.index
+        ),
     }
-    Ok(queries)
 }
 
-/// The name in `METRIC=QUERY`. `None` for a query without a name: it has `=` only in braces or in
+/// Splits `METRIC=QUERY`. `None` for a query without a name: it has `=` only in braces or in
 /// operators such as `==`.
-fn unknown_metric(text: &str) -> Option<&str> {
+fn split_metric<'a>(text: &'a str, metrics: &[Metric]) -> Option<(&'a str, &'a str)> {
     let (name, query) = text.split_once('=')?;
     let name = name.trim();
-    let is_name = |c: char| c.is_alphanumeric() || "_:.-/".contains(c);
+    let is_plain = |c: char| c.is_alphanumeric() || "_:.-/".contains(c);
+    let may_be_name = !name.is_empty() && name.chars().all(is_plain)
+        || metrics.iter().any(|metric| metric.name == name);
     let is_operator = query.starts_with(['=', '~']);
-    (!name.is_empty() && name.chars().all(is_name) && !is_operator).then_some(name)
+    (may_be_name && !is_operator).then_some((name, query))
 }
 
 /// Parses `--request`. Returns CPU in cores and memory in bytes, by resource.
@@ -203,9 +213,7 @@ pub(super) async fn rate_window(
     if let Some(window) = configured {
         return Ok(window.as_secs().max(1));
     }
-    let is_cpu =
-        |metric: &Metric| matches!(metric.source, Source::Resource { .. }) && metric.name == "cpu";
-    if !metrics.iter().any(is_cpu) {
+    if !metrics.iter().any(|metric| metric.resource() == Some("cpu")) {
         return Ok(DEFAULT_RATE_WINDOW);
     }
     let replayed = Duration::from_secs_f64(reader.window.seconds());

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use super::{
     agreement::{Agreement, Trust},
     caution,
-    metric::Metric,
-    model::{RebuiltScenario, rebuild},
+    metric::{Metric, select_metrics},
     output::Replay,
     past::{Past, RecordedMetric},
     query::{Query, TargetRef, pod_names},
-    read::{check_replicas, rate_window_for_scrapes},
+    read::{check_replicas, parse_load_query, rate_window_for_scrapes},
     save_scenario,
+    scenario::{RebuiltScenario, rebuild},
     series::Series,
     window::Window,
 };
@@ -34,13 +34,35 @@ fn series(value: impl Fn(f64) -> f64) -> Series {
     Series((0..=STEPS).map(|step| Some(value(step as f64 * 15.0))).collect())
 }
 
-/// Replicas that follow [`load`], one for each 10 units.
-fn replicas() -> Series {
-    series(|second| if second < 1800.0 { 6.0 } else { 12.0 })
-}
-
 fn load(second: f64) -> f64 {
     if second < 1800.0 { 60.0 } else { 120.0 }
+}
+
+/// Replicas that follow [`load`], one for each 10 units.
+fn replicas() -> Series {
+    series(replicas_at)
+}
+
+fn replicas_at(second: f64) -> f64 {
+    load(second) / 10.0
+}
+
+/// An hour with [`replicas`] in which nothing else is recorded.
+fn past(metrics: Vec<RecordedMetric>) -> Past {
+    Past {
+        window: window(),
+        requested: window(),
+        replicas: replicas(),
+        metrics,
+        requests: BTreeMap::new(),
+        startup: None,
+        capacity: None,
+    }
+}
+
+/// Parses a rebuilt scenario as `hpa simulate` does.
+fn parse(scenario: &Value) -> ScenarioFile {
+    ScenarioFile::parse(&scenario.to_string(), &|_| Err("no files".to_owned())).unwrap()
 }
 
 fn autoscaler(metrics: &Value) -> Value {
@@ -81,20 +103,15 @@ fn replay_manifest(
 ) -> anyhow::Result<(RebuiltScenario, Run, Agreement)> {
     let hpa = serde_json::from_value(manifest.clone())?;
     let metrics = Metric::used(&hpa, &[])?.into_iter().zip(values);
+    let metrics = metrics.map(|(metric, value)| RecordedMetric { metric, value });
     let past = Past {
-        window: window(),
-        requested: window(),
-        replicas: replicas(),
-        metrics: metrics.map(|(metric, value)| RecordedMetric { metric, value }).collect(),
         requests: BTreeMap::from([("cpu".to_owned(), 0.5)]),
         startup: Some(20.0),
-        capacity: None,
+        ..past(metrics.collect())
     };
     let mut rebuilt = rebuild(&past, &hpa)?;
     rebuilt.scenario["autoscaler"] = manifest.clone();
-    let text = serde_saphyr::to_string(&rebuilt.scenario)?;
-    let scenario_file = ScenarioFile::parse(&text, &|_| Err("no files".to_owned()))?;
-    let run = scenario_file.variants[0].run();
+    let run = parse(&rebuilt.scenario).variants[0].run();
     let agreement = Agreement::new(6, &run.steps, &past.replicas, 15.0);
     Ok((rebuilt, run, agreement))
 }
@@ -128,7 +145,7 @@ fn replicas_outside_0_to_10000_are_refused(#[case] value: f64, #[case] text: &st
 // The value was 10 throughout, because the replicas followed the load.
 #[case::external_value(
     external("latency", json!({ "type": "Value", "value": "10" })),
-    series(|second| load(second) / if second < 1800.0 { 6.0 } else { 12.0 })
+    series(|second| load(second) / replicas_at(second))
 )]
 // Utilization 40 % of 500m is 200m for each pod.
 #[case::cpu(cpu(40), series(|second| load(second) / 50.0))]
@@ -180,10 +197,7 @@ fn value_that_is_divided_by_the_replicas_twice_cannot_be_replayed() {
 #[test]
 fn load_comes_from_the_metric_that_asks_for_most_replicas() {
     // CPU asks for half of the replicas: a pod uses 20m, and 8m for each request.
-    let cpu_value = series(|second| {
-        let replicas = if second < 1800.0 { 6.0 } else { 12.0 };
-        0.02 * replicas + 0.008 * load(second)
-    });
+    let cpu_value = series(|second| 0.02 * replicas_at(second) + 0.008 * load(second));
     let metrics = json!([cpu(40), pods("rps", "10")]);
     let (rebuilt, _, agreement) = replay(&metrics, vec![cpu_value, series(load)]);
     assert_eq!(rebuilt.load_metric, "rps");
@@ -215,6 +229,36 @@ fn gaps_and_unknown_capacity_are_assumptions() {
     let capacity = "The capacity of a pod is assumed: twice the target, 20 of rps. ";
     assert!(all.contains(capacity), "{all}");
     assert!(rebuilt.capacity_assumption.is_some_and(|one| one.starts_with(capacity)));
+}
+
+#[rstest]
+#[case::name("cpu=up", Ok((0, "up")))]
+#[case::index("2=up", Ok((2, "up")))]
+#[case::ambiguous(
+    "queue=up",
+    Err("several metrics have the name queue: use an index in spec.metrics, such as 1=QUERY")
+)]
+#[case::unknown("memory=up", Err("the autoscaler has no metric memory; it has: cpu, queue, queue"))]
+#[case::comparison("cpu == 1", Err("must be METRIC=QUERY, of cpu, queue, queue"))]
+fn load_query_names_one_metric(#[case] text: &str, #[case] expected: Result<(usize, &str), &str>) {
+    let queue = external("queue", json!({ "type": "AverageValue", "averageValue": "10" }));
+    let hpa = serde_json::from_value(autoscaler(&json!([cpu(40), queue, queue]))).unwrap();
+    let metrics = Metric::used(&hpa, &[]).unwrap();
+    let parsed = parse_load_query(text, &metrics);
+    let parsed = parsed.map(|(metric, query)| (metric.index, query));
+    let expected = expected.map_err(|end| format!("--load-query {text}: {end}"));
+    assert_eq!(parsed.map_err(|error| error.to_string()), expected);
+}
+
+#[rstest]
+#[case::name_of_another_index("0", &[1])]
+#[case::name_of_two_metrics_and_index_of_one("2", &[2])]
+#[case::index("3", &[3])]
+#[case::index_that_is_not_used("4", &[])]
+#[case::name_of_two_metrics("queue", &[5, 6])]
+fn name_that_is_a_number_precedes_an_index(#[case] text: &str, #[case] expected: &[usize]) {
+    let metrics = [(0, "cpu"), (1, "0"), (2, "2"), (3, "2"), (5, "queue"), (6, "queue")];
+    assert_eq!(select_metrics(&metrics, text), expected);
 }
 
 /// A Prometheus that scraped every minute, and then every 5 s.
@@ -252,9 +296,7 @@ fn load_unit_is_that_of_the_metric(#[case] metric: Value, #[case] unit: &str) {
     let mut scenario = replay(&json!([metric]), vec![series(load)]).0.scenario;
     assert_eq!(scenario["loadUnit"], unit);
     scenario["autoscaler"] = autoscaler(&json!([metric]));
-    let scenario_file =
-        ScenarioFile::parse(&scenario.to_string(), &|_| Err("no files".to_owned())).unwrap();
-    assert_eq!(scenario_file.variants[0].load_unit, unit);
+    assert_eq!(parse(&scenario).variants[0].load_unit, unit);
 }
 
 #[test]
@@ -263,8 +305,7 @@ fn page_has_the_recorded_replicas_and_the_match() {
     let (rebuilt, run, agreement) = replay(&metrics, vec![series(load)]);
     let mut scenario = rebuilt.scenario;
     scenario["autoscaler"] = autoscaler(&metrics);
-    let scenario_file =
-        ScenarioFile::parse(&scenario.to_string(), &|_| Err("no files".to_owned())).unwrap();
+    let scenario_file = parse(&scenario);
     let (recorded, assumptions) = (replicas(), vec!["pods are equal".to_owned()]);
     let replay = Replay {
         name: "Replay of shop/web",
@@ -303,7 +344,7 @@ fn saved_scenario_has_restricted_trust_short_time_and_assumed_capacity_as_cautio
     save_scenario(file.path(), scenario, &caution(&poor, 240.0, capacity)).unwrap();
     let text = std::fs::read_to_string(file.path()).unwrap();
     let saved = ScenarioFile::parse(&text, &|_| Err("no files".to_owned())).unwrap();
-    let caution = &saved.variants[0].caution;
+    let caution = saved.variants[0].caution.as_deref().unwrap();
     assert!(caution.starts_with("Trust: none. ") && caution.contains(short), "{caution}");
     assert!(caution.ends_with("and replay with --pod-capacity."), "{caution}");
 }
@@ -344,15 +385,7 @@ fn unrecorded_start_and_end_are_removed() {
     let (mut value, mut replicas) = (series(load), replicas());
     value.0[..40].fill(None);
     replicas.0[201..].fill(None);
-    let past = Past {
-        window: window(),
-        requested: window(),
-        replicas,
-        metrics: vec![RecordedMetric { metric, value }],
-        requests: BTreeMap::new(),
-        startup: None,
-        capacity: None,
-    };
+    let past = Past { replicas, ..past(vec![RecordedMetric { metric, value }]) };
     let past = past.trimmed().unwrap();
     assert_eq!(past.window.start.as_second() - window().start.as_second(), 600);
     assert_eq!((past.window.step_count, past.replicas.0.len()), (160, 161));
@@ -467,15 +500,7 @@ fn notes_with(bounds: Option<&str>) -> Vec<String> {
     let mut replicas = replicas();
     replicas.0[120..124].fill(Some(6.0));
     let metric = Metric::used(&hpa, &[]).unwrap().remove(0);
-    let past = Past {
-        window: window(),
-        requested: window(),
-        replicas,
-        metrics: vec![RecordedMetric { metric, value: series(load) }],
-        requests: BTreeMap::new(),
-        startup: None,
-        capacity: None,
-    };
+    let past = Past { replicas, ..past(vec![RecordedMetric { metric, value: series(load) }]) };
     super::notes(Vec::new(), &hpa, &past)
 }
 

@@ -22,7 +22,7 @@ use hpa_prometheus::source::{InspectedMetric, RelistError, RuleInspection};
 
 use self::{
     headline::{Headline, ObjectCounts, rule_name},
-    known_series::known_series,
+    known_series::{KnownSeries, known_series},
 };
 use super::{
     connect_source,
@@ -33,7 +33,7 @@ use super::{
     short_range,
 };
 use crate::{
-    args::{MetricsApi, RulesExplainArguments},
+    args::{MetricsApiArgument, RulesExplainArguments},
     rules_source::{notify_of_delay, read_config, server_flags, warn_of_delay},
 };
 
@@ -62,14 +62,14 @@ pub(super) async fn explain_metric(
     }
     let servers = RuleServers::new(&source);
     let (text, outcome) = match arguments.api {
-        MetricsApi::Resource => {
+        MetricsApiArgument::Resource => {
             if !metric_selector.is_empty() {
                 bail!("metrics of the resource API have no selector: remove --selector");
             }
             let scope = UsageScope { namespace: &namespace, names: &arguments.names };
             resource::explain_metric(&config, &servers, metric, scope).await?
         }
-        MetricsApi::Custom => {
+        MetricsApiArgument::Custom => {
             let Some((resource, metric)) = metric.split_once('/') else {
                 bail!("{metric} must be RESOURCE/METRIC, for example pods/http_requests");
             };
@@ -83,7 +83,7 @@ pub(super) async fn explain_metric(
             };
             explain_custom(&servers, request, &arguments.names).await
         }
-        MetricsApi::External => {
+        MetricsApiArgument::External => {
             let request = ExternalQuery { namespace, metric: metric.clone(), metric_selector };
             explain_external(&servers, &request).await
         }
@@ -91,17 +91,17 @@ pub(super) async fn explain_metric(
     Ok((servers.add_notes(text), outcome))
 }
 
+/// Explains a custom metric of the objects that `--name` names, or else of those that have it.
 async fn explain_custom(
     servers: &RuleServers<'_>,
     request: CustomQuery,
-    names: &[String],
+    given_names: &[String],
 ) -> (String, Outcome) {
     let (source, series) = (servers.source, known_series(servers, &request));
-    let are_named = !names.is_empty();
-    let max_count = if are_named { names.len() } else { MAX_OBJECTS };
-    let names = match (names, &series) {
+    let max_count = if given_names.is_empty() { MAX_OBJECTS } else { given_names.len() };
+    let names = match (given_names, &series) {
         ([], Some(series)) => series.object_names(&request).await,
-        (names, _) => Ok(names.to_vec()),
+        _ => Ok(given_names.to_vec()),
     };
     let (mut names, unlisted) = match names {
         Ok(names) => (names, None),
@@ -146,25 +146,34 @@ async fn explain_custom(
     if let Some(unanswered) = values.problems.iter().find(is_unanswered) {
         return headline.add_failure_to(&text, unanswered);
     }
-    let mut reason = match &series {
-        Some(series) => series.explain_unmet_requirement(rule, &request).await,
-        None => None,
-    };
-    if reason.is_none()
-        && are_named
-        && let Some(series) = &series
-    {
-        reason = series.explain_absence_of(&names, &request).await;
-    }
-    if reason.is_none()
-        && let Some(query) = &values.query_without_result
-    {
-        reason = server.explain_short_range(query).await;
-    }
+    let reason =
+        explain_missing_values(server, series.as_ref(), rule, &request, given_names, &values).await;
     match (&reason, values.problems.first()) {
         (None, Some(problem)) => headline.add_failure_to(&text, problem),
         _ => headline.add_to(&text, 0, reason.as_deref()),
     }
+}
+
+/// The reason why no object has a value. `None` if it isn't found.
+async fn explain_missing_values(
+    server: PrometheusServer<'_>,
+    series: Option<&KnownSeries<'_>>,
+    rule: &RuleInspection,
+    request: &CustomQuery,
+    named: &[String],
+    values: &ObjectValues,
+) -> Option<String> {
+    if let Some(series) = series {
+        if let Some(reason) = series.explain_unmet_requirement(rule, request).await {
+            return Some(reason);
+        }
+        if !named.is_empty()
+            && let Some(reason) = series.explain_absence_of(named, request).await
+        {
+            return Some(reason);
+        }
+    }
+    server.explain_short_range(values.query_without_result.as_deref()?).await
 }
 
 /// The values of a custom metric that were read for objects, and the problems.
@@ -317,9 +326,9 @@ async fn describe_empty_result(
     }
 }
 
-/// Says that the series of an external metric have no sample now, lack the namespace label, are
-/// only in other namespaces, or don't meet a requirement of the selector. `None` if none of these
-/// holds.
+/// The reason why a query for an external metric selects no series: they have no sample now, lack
+/// the namespace label, are in other namespaces, or don't meet a requirement of the selector.
+/// `None` if it is none of these.
 async fn explain_empty_selection(
     servers: &RuleServers<'_>,
     rule: &RuleInspection,

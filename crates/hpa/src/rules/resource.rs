@@ -9,7 +9,7 @@ use hpa_prometheus::{
     promql::{self, Selector},
     rules::{
         Compat, Config, RuleSet,
-        query::{Objects, with_single_spaces},
+        query::{QueriedObjects, with_single_spaces},
         resource_metrics::{ResourceMetrics, UsageResource},
     },
     source::PrometheusSource,
@@ -128,7 +128,7 @@ fn usage_query(
     if for_pods {
         labels.push(rule.container_label.clone());
     }
-    let objects = Objects { resource: &resource, namespace, names: &[] };
+    let objects = QueriedObjects { resource: &resource, namespace, names: &[] };
     let query = rule.query(objects, &resources, Compat::Off).render_for_all();
     let query =
         query.map_err(|error| error.template_mistake().unwrap_or_else(|| error.to_string()))?;
@@ -171,8 +171,8 @@ async fn short_range_problem(
     Some(QueryProblem::Mistake(format!("no result: {reason}")))
 }
 
-/// The problem of a query without a result if the series of its first selector have no sample now,
-/// but had some within the last day.
+/// The problem of a query without a result if the series of its first selector have no current
+/// sample. `None` if they have one, or had none within the last day.
 async fn missing_samples_problem(
     server: PrometheusServer<'_>,
     query: &str,
@@ -292,6 +292,27 @@ impl UsageScope<'_> {
     }
 }
 
+/// Reads the results of a query, and checks them.
+async fn read_results(
+    server: PrometheusServer<'_>,
+    query: &UsageQuery,
+    scope: UsageScope<'_>,
+    for_pods: bool,
+) -> (Vec<(Labels, f64)>, Result<ResultObjects, QueryProblem>) {
+    let results = match server.samples(&query.query).await {
+        Ok(results) => results,
+        Err(problem) => return (Vec::new(), Err(problem)),
+    };
+    let checked = if let Some(problem) = short_range_problem(server, &query.query, &results).await {
+        Err(problem)
+    } else if results.is_empty() && !scope.namespace.is_empty() {
+        Err(QueryProblem::Mistake(format!("no result{}", scope.of_namespace())))
+    } else {
+        check_results(&results, query, None, for_pods)
+    };
+    (results, checked)
+}
+
 /// Explains `pods/cpu`, `pods/memory`, `nodes/cpu` or `nodes/memory`. Returns the explanation and
 /// the outcome.
 pub(super) async fn explain_metric(
@@ -309,43 +330,30 @@ pub(super) async fn explain_metric(
     if kind == "nodes" && !scope.namespace.is_empty() {
         bail!("nodes have no namespace: remove --namespace");
     }
+    let for_pods = kind == "pods";
     let no_value = |reason: &str| format!("{metric} has no value: {reason}\n");
-    let none = Outcome::Failure;
     let rules = RuleSet::compile(config, &source.resources());
     let (Some(metrics), Some(definition)) = (rules.resource, &config.resource_rules) else {
-        return Ok((no_value("the file has no resourceRules"), none));
+        return Ok((no_value("the file has no resourceRules"), Outcome::Failure));
     };
     let metrics = match metrics {
         Ok(metrics) => metrics,
         Err(error) => {
             let headline =
                 no_value(&format!("resourceRules are refused: {error}: {}", error.mistake()));
-            return Ok((format!("{headline}{}\n", error.describe()), none));
+            return Ok((format!("{headline}{}\n", error.describe()), Outcome::Failure));
         }
     };
     let server = servers.server(&definition.server);
-    let field = query_field(usage, kind == "pods");
-    let query = match usage_query(&metrics, source, usage, kind == "pods", scope.namespace) {
+    let field = query_field(usage, for_pods);
+    let query = match usage_query(&metrics, source, usage, for_pods, scope.namespace) {
         Ok(query) => query,
         Err(problem) => {
             let reason = format!("resourceRules.{field} has no query: {problem}");
-            return Ok((no_value(&reason), none));
+            return Ok((no_value(&reason), Outcome::Failure));
         }
     };
-    let text = &query.query;
-    let (mut results, checked) = match server.samples(text).await {
-        Ok(results) => {
-            let checked = if let Some(problem) = short_range_problem(server, text, &results).await {
-                Err(problem)
-            } else if results.is_empty() && !scope.namespace.is_empty() {
-                Err(QueryProblem::Mistake(format!("no result{}", scope.of_namespace())))
-            } else {
-                check_results(&results, &query, None, kind == "pods")
-            };
-            (results, checked)
-        }
-        Err(problem) => (Vec::new(), Err(problem)),
-    };
+    let (mut results, checked) = read_results(server, &query, scope, for_pods).await;
     let object = kind.trim_end_matches('s');
     let selected =
         checked.and_then(|all| scope.select(object, &all, &mut results, &query.name_label));
@@ -355,20 +363,20 @@ pub(super) async fn explain_metric(
             match definition.missing_rule() {
                 Some(path) => {
                     let missing = "but metrics.k8s.io doesn't serve them";
-                    (format!("{values}, {missing}: {path} is missing\n"), none)
+                    (format!("{values}, {missing}: {path} is missing\n"), Outcome::Failure)
                 }
                 None => (values + "\n", Outcome::Success),
             }
         }
         Err(QueryProblem::Mistake(text)) => {
-            (no_value(&format!("resourceRules.{field}: {text}")), none)
+            (no_value(&format!("resourceRules.{field}: {text}")), Outcome::Failure)
         }
         Err(QueryProblem::Unanswered(failure)) => {
             (format!("{}\n", unknown_value(metric, &failure)), Outcome::Inconclusive)
         }
     };
     // Writing to a string can't fail.
-    let _ = writeln!(report, "resourceRules.{field}: {}", with_single_spaces(text));
+    let _ = writeln!(report, "resourceRules.{field}: {}", with_single_spaces(&query.query));
     for (labels, value) in results.iter().take(MAX_RESULTS) {
         let _ = writeln!(report, "  {labels:?} = {value}");
     }

@@ -102,7 +102,8 @@ pub(super) fn mapping_advice(singular: &str, labels: &[String]) -> String {
     let similar: Vec<&str> = names.filter(|label| label.contains(singular)).collect();
     match similar.as_slice() {
         [] if singular == "namespace" => format!(
-            "add it by relabeling, or set `namespaced: false` in an external rule; the labels are {}",
+            "add it by relabeling, or set `namespaced: false` in an external rule; the labels are \
+             {}",
             list_labels(labels)
         ),
         [] => format!(
@@ -261,8 +262,8 @@ impl PrometheusServer<'_> {
     }
 
     /// Explains that no current series of an external metric has the label that selects the
-    /// namespace in queries, as the caller has found. `None` if there are no series, or if no
-    /// namespace is selected.
+    /// namespace. The caller has found no series with the label. `None` if there are no series at
+    /// all, or if the query selects no namespace.
     pub(super) async fn explain_missing_namespace(
         &self,
         rule: &RuleInspection,
@@ -458,15 +459,15 @@ mod tests {
     #[case::renamed(
         "m{namespace!=\"\",pod!=\"\"}",
         Some(
-            "the newest series of m has no label `namespace`, `pod`, which seriesQuery requires; it has \
-             exported_namespace, exported_pod"
+            "the newest series of m has no label `namespace`, `pod`, which seriesQuery requires; \
+             it has exported_namespace, exported_pod"
         )
     )]
     #[case::other(
         "{__name__=\"m\",queue=~\"a.*\",zone!=\"x\"}",
         Some(
-            "the newest series of m has no label `queue`, which seriesQuery requires; it has exported_namespace, \
-             exported_pod, job"
+            "the newest series of m has no label `queue`, which seriesQuery requires; it has \
+             exported_namespace, exported_pod, job"
         )
     )]
     #[case::value(

@@ -1,17 +1,21 @@
-//! Tests of `hpa rules check` and `generate` without a server, and of `check` and `explain` with
-//! servers that don't answer. Tests with a Prometheus are in `tests/in_process.rs`,
+//! Tests of `hpa rules check` and `generate` without a server. The modules test `check` and
+//! `explain` with servers in this process. Tests with a Prometheus are in `tests/in_process.rs`,
 //! `tests/proxy.rs` and the suite `tests/prometheus`.
 
 mod absence;
 mod answered;
 mod unanswered;
 
+use std::net::Ipv4Addr;
+
+use axum::Router;
 use clap::Parser;
 use hpa_prometheus::rules::Config;
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
-use super::{check, generate, outcome::Outcome};
+use super::{check, explain, generate, outcome::Outcome};
 use crate::args::{Arguments, Command, RulesCommand, RulesGenerateArguments};
 
 /// Checks a file with these rules, whose name is `rules.yaml`.
@@ -33,6 +37,74 @@ async fn check_outcome(arguments: &[&str]) -> anyhow::Result<(String, Outcome)> 
         Command::Rules(RulesCommand::Check(arguments)) => check::check_rules(&arguments).await,
         other => panic!("not hpa rules check: {other:?}"),
     }
+}
+
+/// Rules for the pods and for an external metric.
+const RULES: &str = "
+rules:
+- seriesQuery: m
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(m{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+externalRules:
+- seriesQuery: m
+  resources: {namespaced: false}
+  metricsQuery: sum(m{<<.LabelMatchers>>})
+";
+
+/// `resourceRules`. A relist doesn't read their server.
+fn resource_rules() -> String {
+    let usage = "{containerLabel: container, nodeQuery: 'sum(m{<<.LabelMatchers>>}) by \
+                 (<<.GroupBy>>)', containerQuery: 'sum(m{<<.LabelMatchers>>,container!=\"\"}) by \
+                 (<<.GroupBy>>)', resources: {template: <<.Resource>>}}";
+    format!("resourceRules: {{window: 5m, cpu: {usage}, memory: {usage}}}\n")
+}
+
+/// Serves on a free port. Returns the URL.
+async fn serve(router: Router) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}
+
+/// Checks rules with the series of a Prometheus. Returns the report, with `FILE` for the path.
+async fn check_rules(rules: &str, url: &str) -> (String, Outcome) {
+    check_rules_with(rules, &["--prometheus-url", url]).await
+}
+
+async fn check_rules_with(rules: &str, flags: &[&str]) -> (String, Outcome) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), rules).unwrap();
+    let path = file.path().to_str().unwrap();
+    let (report, outcome) =
+        check_outcome(&[["check", path].as_slice(), flags].concat()).await.unwrap();
+    (report.replace(path, "FILE"), outcome)
+}
+
+/// Explains a metric in the namespace `shop`. Returns the text and the outcome.
+async fn explain_with(rules: &str, api: &str, metric: &str, flags: &[&str]) -> (String, Outcome) {
+    explain_without_namespace(rules, api, metric, &[["-n", "shop"].as_slice(), flags].concat())
+        .await
+}
+
+/// Explains a metric. Returns the text and the outcome.
+async fn explain_without_namespace(
+    rules: &str,
+    api: &str,
+    metric: &str,
+    flags: &[&str],
+) -> (String, Outcome) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), rules).unwrap();
+    let path = file.path().to_str().unwrap();
+    let arguments = ["hpa", "rules", "explain", api, metric, "--config", path];
+    let arguments = arguments.iter().chain(flags);
+    let Command::Rules(RulesCommand::Explain(arguments)) =
+        Arguments::try_parse_from(arguments).unwrap().command
+    else {
+        panic!("not hpa rules explain");
+    };
+    explain::explain_metric(&arguments).await.unwrap()
 }
 
 fn assert_lines_start_with(report: &str, starts: &[String]) {
@@ -140,8 +212,8 @@ async fn check_without_a_server_finds_mistakes_in_helm_values() {
                   resources: {template: <<.Resource>>}\n    metricsQuery: <<.Series>>\n";
     let (report, is_good) = check_text(values).await.unwrap();
     assert!(!is_good);
-    let expected = ": 1 problem, 1 warning (1 rule)\nline 4, column 18: rules[0].seriesQuery: it must be a \
-                    selector";
+    let expected = ": 1 problem, 1 warning (1 rule)\nline 4, column 18: rules[0].seriesQuery: it must \
+                    be a selector";
     assert!(report.contains(expected), "{report}");
     let (report, is_good) = check_text(&values.replace("sum(a) / sum(b)", "a")).await.unwrap();
     assert!(is_good && report.contains(" (1 rule)\n"), "{report}");

@@ -2,10 +2,10 @@
 
 mod bounds;
 mod chart;
+mod field_warnings;
 mod preview;
 #[cfg(test)]
 mod tests;
-mod unknown_fields;
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use hpa_collectors::schedules::{Compat, Settings};
 use jiff::{SignedDuration, Timestamp};
 
-use self::{bounds::BoundsPreview, preview::Preview, unknown_fields::field_warnings};
+use self::{bounds::BoundsPreview, field_warnings::field_warnings, preview::Preview};
 use crate::{
     args::{PreviewArguments, PreviewFormat, ScheduleCommand},
     manifests::{self, Manifest, file_name, read_file},

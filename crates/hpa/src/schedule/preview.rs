@@ -67,8 +67,8 @@ pub(super) fn preview_schedules(
             }
         };
         let windows = overlapping_windows(&metric, from, to);
-        let windows_steps = windows.iter().map(|window| steps_of(window, settings));
-        steps = windows_steps.fold(steps, u64::saturating_add);
+        let window_steps = windows.iter().map(|window| steps_of(window, settings));
+        steps = window_steps.fold(steps, u64::saturating_add);
         if steps > MAX_STEPS {
             bail!(
                 "{name}: spec.schedules: with this schedule, the ramps in the previewed time have \

@@ -2,7 +2,7 @@ use hpa_collectors::schedules::{Compat, Settings};
 use jiff::Timestamp;
 use rstest::rstest;
 
-use super::{bounds::BoundsPreview, preview::Preview, unknown_fields::field_warnings};
+use super::{bounds::BoundsPreview, field_warnings::field_warnings, preview::Preview};
 use crate::manifests;
 
 const MANIFEST: &str = "

@@ -33,7 +33,7 @@ impl Heartbeat {
         heartbeat
     }
 
-    /// Fails if the runtime has run no task for 30 s.
+    /// Fails if the runtime has run no task for [`LIMIT`].
     pub(crate) fn check(&self) -> Result<(), String> {
         let age = self.last.lock().elapsed();
         if age < LIMIT {

@@ -20,7 +20,7 @@ use tracing::info;
 pub(crate) use self::{
     heartbeat::Heartbeat,
     renderer::Renderer,
-    server::{Endpoints, Server, begin_long_response, serve, serve_on_thread},
+    server::{Endpoints, Server, begin_long_response, mark_used, serve, serve_on_thread},
 };
 use crate::args::ObservationArguments;
 
@@ -91,9 +91,7 @@ impl Endpoints for TelemetryEndpoints {
         if path == "/metrics" {
             return self.metrics(begin_long_response(connection)).await;
         }
-        // Marks the connection as used. The server prefers to close those that have been idle for
-        // longer.
-        drop(connection.count_request());
+        mark_used(connection);
         match (path, self.heartbeat.check()) {
             ("/healthz" | "/readyz", Err(stuck)) => health_response(Err(stuck)),
             ("/healthz", Ok(())) => health_response(self.telemetry.alive()),

@@ -51,6 +51,11 @@ pub(crate) trait Endpoints: Send + Sync + 'static {
     ) -> Response<Bytes>;
 }
 
+/// Marks a connection as used. The server prefers to close those that have been idle for longer.
+pub(crate) fn mark_used(connection: &Arc<Connection>) {
+    drop(connection.count_request());
+}
+
 /// Starts a response that takes time and memory. If too many such responses are in progress, closes
 /// the connection of the oldest one. A response that waits for rendering counts as unread.
 /// Otherwise, waiting requests could occupy all connections and keep probes out, because a

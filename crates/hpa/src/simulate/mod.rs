@@ -16,7 +16,7 @@ use serde::Serialize;
 pub(crate) use self::progress::Progress;
 use crate::{
     args::{SimulateArguments, SimulationFormat},
-    manifests::{file_name, read_text},
+    manifests::{file_name, is_stdin, read_text},
     terminal::{self, escape_line},
 };
 
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
 /// scenario without a name gets that of its file.
 pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
     let mut scenario_file = parse_scenario(file, ScenarioFile::parse)?;
-    if scenario_file.name.is_empty() && file != Path::new("-") {
+    if scenario_file.name.is_empty() && !is_stdin(file) {
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
         scenario_file.name = one_line(&stem).into_owned();
     }

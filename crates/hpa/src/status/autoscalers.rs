@@ -32,6 +32,9 @@ const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
 /// The maximum number of characters of a cause in the headline.
 const MAX_CAUSE_CHARS: usize = 300;
 
+/// The maximum number of characters of a cause in a hint. That of a tenant may be long.
+const MAX_HINT_CAUSE_CHARS: usize = 2000;
+
 /// The reason of autoscalers on which the controller could not decide, if it couldn't store that.
 const NO_DECISION: &str = "no decision, by the debug API";
 
@@ -194,27 +197,24 @@ impl Problems {
         };
         let are_confirmed = cluster.autoscalers.iter().all(is_confirmed);
         let source = if are_confirmed { "" } else { " according to the stored statuses" };
-        let (level, text) = match (failing_count, self.new_count, inactive_count) {
-            _ if count == 0 => (Level::Warning, format!("there are no autoscalers{namespace}")),
-            (1.., ..) => {
-                let shared_cause = describe_shared_cause(&self.root_causes, failing_count);
-                let text = format!("{failing_count} of {all} can't scale{source}{shared_cause}");
-                (Level::Error, text)
-            }
-            _ if unhandled_count > 0 => {
-                (Level::Error, format!("{unhandled_count} of {all} without a status"))
-            }
-            (0, new @ 1.., _) => (Level::Skipped, format!("{new} of {all} without a status yet")),
-            (0, 0, _) if unstored_count > 0 => {
-                (Level::Skipped, format!("whether {unstored_count} of {all} can scale is unknown"))
-            }
-            (0, 0, 0) => (Level::Ok, format!("{all} can scale{source}")),
-            (0, 0, inactive) if inactive == count => {
-                (Level::Ok, format!("{all} without errors{source}"))
-            }
-            (0, 0, inactive) => {
-                (Level::Ok, format!("{} of {all} can scale{source}", count - inactive))
-            }
+        let (level, text) = if count == 0 {
+            (Level::Warning, format!("there are no autoscalers{namespace}"))
+        } else if failing_count > 0 {
+            let shared_cause = describe_shared_cause(&self.root_causes, failing_count);
+            let text = format!("{failing_count} of {all} can't scale{source}{shared_cause}");
+            (Level::Error, text)
+        } else if unhandled_count > 0 {
+            (Level::Error, format!("{unhandled_count} of {all} without a status"))
+        } else if self.new_count > 0 {
+            (Level::Skipped, format!("{} of {all} without a status yet", self.new_count))
+        } else if unstored_count > 0 {
+            (Level::Skipped, format!("whether {unstored_count} of {all} can scale is unknown"))
+        } else if inactive_count == 0 {
+            (Level::Ok, format!("{all} can scale{source}"))
+        } else if inactive_count == count {
+            (Level::Ok, format!("{all} without errors{source}"))
+        } else {
+            (Level::Ok, format!("{} of {all} can scale{source}", count - inactive_count))
         };
         let check = Check::new(level, text);
         // Each problem has its own check.
@@ -231,18 +231,8 @@ fn names_check(level: Level, names: &[String], problem: &str) -> Option<Check> {
 
 /// The end of a clause about autoscalers with a warning.
 fn describe_warning(warning: Warning, acting: ActingController) -> String {
-    let (is_built_in_writer, is_unknown) = match acting {
-        // The warning is from a status that kube-controller-manager stored.
-        ActingController::HpaRs => (true, false),
-        ActingController::KubeControllerManager { is_built_in_writer } => {
-            (is_built_in_writer, false)
-        }
-        ActingController::Unknown { is_built_in_writer } => (is_built_in_writer, true),
-    };
-    if warning == Warning::SharedTarget {
-        return "with the target of another autoscaler".to_owned();
-    }
     let (settings, obey) = match warning {
+        Warning::SharedTarget => return "with the target of another autoscaler".to_owned(),
         Warning::PauseIgnored => ("a pause", "obey"),
         Warning::DryRunIgnored => ("a dry run", "obey"),
         Warning::SettingsIgnored => ("settings", "apply"),
@@ -257,6 +247,14 @@ fn describe_warning(warning: Warning, acting: ActingController) -> String {
                 .to_owned();
         }
         _ => return "with settings that are not used as written (InvalidSettings)".to_owned(),
+    };
+    let (is_built_in_writer, is_unknown) = match acting {
+        // The warning is from a status that kube-controller-manager stored.
+        ActingController::HpaRs => (true, false),
+        ActingController::KubeControllerManager { is_built_in_writer } => {
+            (is_built_in_writer, false)
+        }
+        ActingController::Unknown { is_built_in_writer } => (is_built_in_writer, true),
     };
     let built_in = describe_built_in(is_built_in_writer, is_unknown);
     let of_hpa_rs = if is_unknown { format!(" and hpa-rs would {obey}") } else { String::new() };
@@ -274,7 +272,7 @@ fn unhandled_check(cluster: &ClusterState, built_in: &str, names: &[String]) -> 
         counted(names.len(), "autoscaler"),
         shorten_names(names)
     );
-    let own = match (&cluster.url, &cluster.lease.holder) {
+    let hpa_rs = match (&cluster.url, &cluster.lease.holder) {
         (Some(url), _) => match &cluster.status {
             Ok(_) => format!("the controller at {url} answers"),
             Err(error) => format!("the controller at {url} can't be read: {error}"),
@@ -284,7 +282,7 @@ fn unhandled_check(cluster: &ClusterState, built_in: &str, names: &[String]) -> 
         (None, Err(error)) => describe_lease_error(error),
     };
     let hint = format!(
-        "their status has no conditions {MAX_AGE_WITHOUT_STATUS:#} after their creation; {own}; \
+        "their status has no conditions {MAX_AGE_WITHOUT_STATUS:#} after their creation; {hpa_rs}; \
          {built_in}"
     );
     Some(Check::new(Level::Error, text).with_hint(hint))
@@ -325,6 +323,7 @@ fn causes_check(
     let text = text(counted(names.len(), "autoscaler"), shorten_names(&names));
     let is_of_all = causes.iter().all(|(_, other)| other == cause);
     let subject = if is_of_all { String::new() } else { format!("{name}: ") };
+    let cause = truncate(cause.clone(), MAX_HINT_CAUSE_CHARS);
     let hint = format!("{subject}{cause}; hpa explain {}", quote(name));
     Some(Check::new(level, text).with_hint(hint))
 }

@@ -52,7 +52,7 @@ pub(super) struct Section {
     pub(super) checks: Vec<Check>,
 }
 
-/// All checks.
+/// The results of all checks, with a headline.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     /// The most severe level. [`Level::Skipped`] counts only if the user may not read all

@@ -1,4 +1,4 @@
-//! Reads from a cluster what the checks need.
+//! Reads the inputs of the checks from a cluster.
 
 use std::{collections::BTreeSet, future::ready};
 
@@ -20,7 +20,8 @@ use crate::{
     liveness::{
         ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, status_writers,
     },
-    manifests::string_at,
+    manifests::{items, string_at},
+    overwritten_events::latest_activities,
 };
 
 const AGGREGATION_GROUP: &str = "apiregistration.k8s.io";
@@ -44,7 +45,7 @@ pub(super) struct ClusterState {
     /// For others, the leases decide.
     pub(super) reconciled_at_url: BTreeSet<String>,
     pub(super) status: Result<ControllerStatus, Unavailable>,
-    /// The lead of the clock of this status over the API server's.
+    /// The lead of the controller's clock, by this status, over the API server's clock.
     pub(super) clock_lead: SignedDuration,
     pub(super) built_in: KubeControllerManager,
     /// The `APIService`s whose group ends with `metrics.k8s.io`. `None` if the API server has no
@@ -74,11 +75,11 @@ impl ClusterState {
 
     /// Whether the user is a tenant who may not read the lease of the controller.
     pub(super) fn is_controller_hidden(&self) -> bool {
-        let is_forbidden = matches!(self.lease.holder, Err(Unavailable::Forbidden { .. }));
+        let is_forbidden = self.lease.describe_hidden().is_some();
         is_forbidden && self.url.is_none() && self.is_of_one_namespace()
     }
 
-    /// Whether an instance may hold the checked lease.
+    /// Whether the checked lease could be read, and an instance may hold it.
     pub(super) fn may_lease_be_held(&self) -> bool {
         let may_be_held = |holder: &LeaseHolder| holder.has_unreadable_time || !holder.is_expired();
         self.lease.holder.as_ref().is_ok_and(may_be_held)
@@ -103,7 +104,7 @@ impl ClusterState {
             let hpa_rs_answers = self.reconciled_at_url.contains(&one.name);
             one.acting = leases.acting_controller(one.api, namespace, manager, hpa_rs_answers);
         }
-        // kube-controller-manager ignores a schedule of bounds.
+        // The bounds depend on the acting controllers: kube-controller-manager ignores schedules.
         set_other_autoscalers(&mut autoscalers, self.now);
         self.autoscalers = autoscalers;
     }
@@ -145,13 +146,16 @@ impl ClusterState {
             lease.missing_api(&client, &statuses)
         );
         let responded_at = kubectl::now();
-        let clock_lead = instance.as_ref().map(|one| one.clock_lead(now, responded_at));
+        let clock_lead = instance.as_ref().ok().map(|one| one.clock_lead(now, responded_at));
+        let controller_now = now.checked_add(lease.clock_lead(clock_lead)).unwrap_or(now);
         let clock_lead = clock_lead.unwrap_or_default();
         let built_in = built_in.with_statuses(&statuses);
         let reconciled_at_url =
             instance.as_ref().map(Instance::reconciled_at_url).unwrap_or_default();
         let unstored = instance.as_ref().map(Instance::unstored_statuses).unwrap_or_default();
-        let activities = instance.as_ref().map(Instance::activities).unwrap_or_default();
+        let namespace = scope.namespace.as_deref();
+        let answering = instance.as_ref().ok();
+        let activities = latest_activities(&client, answering, namespace, controller_now).await;
         set_activities(&mut autoscalers, activities);
         let mut status = instance.map(|instance| instance.status);
         if let Ok(status) = &mut status {
@@ -183,16 +187,15 @@ impl ClusterState {
 
 /// Lists the registered metrics APIs. `None` if the API server has no aggregation layer.
 async fn list_metrics_apis(client: &Client) -> anyhow::Result<Option<Vec<MetricsApiService>>> {
-    let groups: Value = get(client, "/apis").await?;
-    let groups = groups.get("groups").and_then(Value::as_array).into_iter().flatten();
-    let mut groups = groups.map(|group| string_at(group, "/name"));
-    if !groups.any(|group| group == AGGREGATION_GROUP) {
+    let served: Value = get(client, "/apis").await?;
+    let mut groups = items(served.get("groups"));
+    if !groups.any(|group| string_at(group, "/name") == AGGREGATION_GROUP) {
         return Ok(None);
     }
     let list: Value = get(client, API_SERVICES).await?;
-    let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
     let is_of_metrics = |item: &&Value| string_at(item, "/spec/group").ends_with("metrics.k8s.io");
-    Ok(Some(items.filter(is_of_metrics).map(MetricsApiService::decode).collect()))
+    let services = items(list.get("items")).filter(is_of_metrics);
+    Ok(Some(services.map(MetricsApiService::decode).collect()))
 }
 
 impl MetricsApiService {

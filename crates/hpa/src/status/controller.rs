@@ -8,13 +8,12 @@ use hpa_controller::debug::{ControllerStatus, RefusedRulesFile};
 use super::{
     check::{Check, Level, Weight, format_seconds},
     cluster::ClusterState,
-    lease::{check_lease, check_lost, is_left_over},
+    lease::{check_lease, check_lost, describe_renewal, is_left_over},
     other_controllers,
 };
 use crate::{
-    debug_client::{LeaseHolder, Unavailable, describe_clock_lead},
-    liveness::{Conflict, Idle, describe_age, group_by_finding},
-    terminal::shorten_names,
+    debug_client::{LeaseHolder, Unavailable, describe_wrong_clock},
+    liveness::{Conflict, Idle, describe_age, describe_autoscalers, group_by_finding},
 };
 
 /// It is a warning if an autoscaler was last reconciled more than this many sync periods ago, or if
@@ -64,7 +63,7 @@ pub(super) fn check_controller(
         }
         // The check of the lease or the pod reports the same error.
         Err(error) if cluster.leader.as_ref().err() == Some(error) => {}
-        // The debug API is off by default, and a tenant's invention is no problem.
+        // The debug API is off by default. A lease that a tenant may have created is no problem.
         Err(error @ (Unavailable::Off { .. } | Unavailable::Unconfirmed(_))) => {
             checks.push(Check::new(Level::Skipped, error.to_string()));
         }
@@ -88,9 +87,8 @@ pub(super) fn check_controller(
 fn describe_holder_beside_url(cluster: &ClusterState) -> Option<String> {
     cluster.url.as_ref()?;
     let holder = cluster.lease.holder.as_ref().ok().filter(|holder| !holder.is_expired())?;
-    let age = format_seconds(holder.age()?.as_secs_f64());
     let (lease, host) = (&cluster.lease.name, holder.host_name());
-    Some(format!("; the lease {lease} is held by {host}, renewed {age} ago"))
+    Some(format!("; the lease {lease} is held by {host}, {}", describe_renewal(holder)))
 }
 
 /// Reports the autoscalers on which no controller acts, by reason. Certain reasons come first, then
@@ -103,9 +101,8 @@ fn check_idle(cluster: &ClusterState) -> Vec<Check> {
     let mut by_reason = group_by_finding(found);
     let check = |(idle, names): (Idle, Vec<String>)| {
         let level = if idle.is_certain { Level::Error } else { Level::Warning };
-        let autoscalers =
-            format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(&names));
-        let check = Check::new(level, lowercase_first(&idle.sentence(&autoscalers)));
+        let sentence = idle.sentence(&describe_autoscalers(&names));
+        let check = Check::new(level, lowercase_first(&sentence));
         // The sentence about a search has the flag.
         if idle.search.is_some() { check } else { check.with_hint(OTHER_LEASE) }
     };
@@ -160,12 +157,11 @@ fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
 
 /// The check of the clock of the instance that answers. `None` if it is right.
 fn check_clock(cluster: &ClusterState) -> Option<Check> {
-    let clause = describe_clock_lead(cluster.clock_lead)?;
+    let text = describe_wrong_clock(cluster.clock_lead)?;
     let holder = cluster.lease.holder.as_ref().ok().filter(|_| cluster.url.is_none());
     let is_known = holder.is_some_and(|holder| holder.describe_clock_lead().is_some());
-    let check = Check::new(Level::Warning, format!("the controller misjudges times: {clause}"));
     let hint = "samples, series and pods have other ages for it: correct the clock of its node";
-    Some(check.with_hint(hint).repeated_if(is_known))
+    Some(Check::new(Level::Warning, text).with_hint(hint).repeated_if(is_known))
 }
 
 fn check_version(status: &ControllerStatus) -> Check {
@@ -183,11 +179,10 @@ pub(super) fn check_work(cluster: &ClusterState) -> Vec<Check> {
                     statuses are unknown without the debug API";
         return vec![Check::new(Level::Skipped, text)];
     };
-    let period = status.sync_period_seconds;
-    // The headline has the first error, and this one has the cause.
+    // The headline has the first error. A cache without a list is the cause of other errors.
     let mut checks: Vec<Check> = check_never_listed(status).into_iter().collect();
-    checks.push(check_liveness(status));
-    checks.extend(status.oldest_reconcile_seconds.map(|oldest| check_lateness(oldest, period)));
+    checks.push(check_liveness(cluster, status));
+    checks.extend(status.oldest_reconcile_seconds.map(|oldest| check_lateness(status, oldest)));
     checks.push(check_queue(status));
     checks.extend(check_caches(status));
     checks.push(check_histories(status));
@@ -210,7 +205,7 @@ pub(super) fn check_work(cluster: &ClusterState) -> Vec<Check> {
     checks
 }
 
-fn check_liveness(status: &ControllerStatus) -> Check {
+fn check_liveness(cluster: &ClusterState, status: &ControllerStatus) -> Check {
     let problem = status.not_alive.as_ref().or(status.not_ready.as_ref());
     match problem {
         Some(problem) => {
@@ -220,7 +215,13 @@ fn check_liveness(status: &ControllerStatus) -> Check {
             check.repeated_if(is_repeated)
         }
         None if !status.is_leader => {
-            Check::new(Level::Error, "the instance is not the leader: it only stands by")
+            let is_of_lease = status.lease.as_ref() == Some(&cluster.lease.name.name);
+            let holder = describe_holder_beside_url(cluster).filter(|_| is_of_lease);
+            let standby = holder.map(|holder| format!("the instance is a standby{holder}"));
+            standby.map_or_else(
+                || Check::new(Level::Error, "the instance is not the leader: it only stands by"),
+                |standby| Check::new(Level::Skipped, standby),
+            )
         }
         None if !status.is_working => {
             Check::new(Level::Warning, "the leader has not started to reconcile yet")
@@ -230,13 +231,13 @@ fn check_liveness(status: &ControllerStatus) -> Check {
     }
 }
 
-fn check_lateness(oldest: f64, period: f64) -> Check {
-    let limit = period.max(MIN_PERIOD_SECONDS);
-    let level = level_of(oldest, limit * LATE_PERIODS, limit * VERY_LATE_PERIODS);
+fn check_lateness(status: &ControllerStatus, oldest: f64) -> Check {
+    let period = checked_period(status);
+    let level = level_of(oldest, period * LATE_PERIODS, period * VERY_LATE_PERIODS);
     let text = format!(
         "the oldest reconcile of an autoscaler was {} ago, sync period {}",
         format_seconds(oldest),
-        format_seconds(period)
+        format_seconds(status.sync_period_seconds)
     );
     let check = Check::new(level, text);
     if level == Level::Ok {
@@ -248,7 +249,7 @@ fn check_lateness(oldest: f64, period: f64) -> Check {
 
 fn check_queue(status: &ControllerStatus) -> Check {
     let longest = status.queue.longest_running_seconds;
-    let period = status.sync_period_seconds.max(MIN_PERIOD_SECONDS);
+    let period = checked_period(status);
     let level = level_of(longest, period * LATE_PERIODS, period * VERY_LATE_PERIODS);
     let text = format!(
         "queue: {} due, {} in progress, the longest for {}",
@@ -259,14 +260,14 @@ fn check_queue(status: &ControllerStatus) -> Check {
     Check::new(level, text)
 }
 
-/// The caches that were never filled. While a controller isn't ready because of them, it decides
-/// nothing.
+/// Reports the caches that were never filled. While a controller isn't ready because of them, it
+/// decides nothing.
 fn check_never_listed(status: &ControllerStatus) -> Option<Check> {
     let never_listed = &status.never_listed_caches;
     if never_listed.is_empty() {
         return None;
     }
-    let period = status.sync_period_seconds.max(MIN_PERIOD_SECONDS);
+    let period = checked_period(status);
     let ages = never_listed.iter().filter_map(|name| status.cache_ages_seconds.get(name));
     let is_old = ages.copied().fold(0.0, f64::max) > period * VERY_OLD_CACHE_PERIODS;
     let level = if is_old || status.not_ready.is_some() { Level::Error } else { Level::Warning };
@@ -279,9 +280,9 @@ fn check_never_listed(status: &ControllerStatus) -> Option<Check> {
     ))
 }
 
-/// The check of the caches that were filled. `None` if there are only others.
+/// Checks the caches that were filled. `None` if [`check_never_listed`] reports all of them.
 fn check_caches(status: &ControllerStatus) -> Option<Check> {
-    let period = status.sync_period_seconds.max(MIN_PERIOD_SECONDS);
+    let period = checked_period(status);
     let is_listed = |resource: &String| !status.never_listed_caches.contains(resource);
     let ages = status.cache_ages_seconds.iter().filter(|(resource, _)| is_listed(resource));
     let mut ages: Vec<(&String, f64)> = ages.map(|(resource, age)| (resource, *age)).collect();
@@ -357,6 +358,11 @@ pub(super) fn unreadable(cluster: &ClusterState, problem: &str, error: &Unavaila
         _ => Level::Warning,
     };
     Check::new(level, format!("{problem}: {error}"))
+}
+
+/// The sync period that the limits are multiples of, in seconds.
+fn checked_period(status: &ControllerStatus) -> f64 {
+    status.sync_period_seconds.max(MIN_PERIOD_SECONDS)
 }
 
 /// The level of a value that is a warning or an error above these limits.

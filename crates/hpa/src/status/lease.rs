@@ -9,7 +9,7 @@ use super::{
     controller::unreadable,
 };
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseKey, Unavailable},
     listed_autoscalers::ListedAutoscaler,
     liveness::{ReadLease, describe_missing_lease, excludes, is_held, is_recent_write},
     terminal::shorten_names,
@@ -26,24 +26,25 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
         Err(error @ (Unavailable::NoLease(_) | Unavailable::NotHeld { .. })) => {
             return check_unheld_lease(cluster, error);
         }
-        Err(error) if cluster.is_controller_hidden() => {
-            let text = format!("whether a controller is active is not known: {error}");
-            return Check::new(Level::Skipped, text);
+        Err(error) => {
+            let hidden = cluster.lease.describe_hidden().filter(|_| cluster.is_controller_hidden());
+            return hidden.map_or_else(
+                || unreadable(cluster, "the lease can't be read", error),
+                |text| Check::new(Level::Skipped, text),
+            );
         }
-        Err(error) => return unreadable(cluster, "the lease can't be read", error),
     };
     if holder.has_unreadable_time {
         let (host, expiry) = (holder.host_name(), holder.describe_expiry());
-        return Check::new(Level::Warning, format!("{expiry}, which is held by {host}"));
+        return Check::new(Level::Warning, format!("{expiry} (holder: {host})"));
     }
-    let age = holder.age().map(|age| format!("{} ago", format_seconds(age.as_secs_f64())));
-    let age = age.unwrap_or_else(|| "never".to_owned());
     let verb = if holder.is_expired() { "was last held" } else { "is held" };
     let handles_none = handles_none(&cluster.lease.holder, &cluster.autoscalers);
     let scope = if handles_none { "; it handles only other autoscalers" } else { "" };
     let text = format!(
-        "lease {lease} {verb} by {}, renewed {age}, {}{scope}",
+        "lease {lease} {verb} by {}, {}, {}{scope}",
         holder.host_name(),
+        describe_renewal(holder),
         counted(usize::try_from(holder.transitions).unwrap_or_default(), "leader change"),
     );
     if holder.is_expired() {
@@ -122,7 +123,7 @@ fn check_unheld_lease(cluster: &ClusterState, error: &Unavailable) -> Check {
 /// The autoscalers of a lost lease: their status names it, or kube-controller-manager stored the
 /// status, and the last holder of the lease published that it handles them. A tenant can publish
 /// that on its own lease, so a local one counts only in its namespace.
-fn autoscalers_of<'a>(cluster: &'a ClusterState, lost: &LeaseName) -> Vec<&'a ListedAutoscaler> {
+fn autoscalers_of<'a>(cluster: &'a ClusterState, lost: &LeaseKey) -> Vec<&'a ListedAutoscaler> {
     let (leases, own) = (cluster.leases(), lost.manager());
     let scope =
         leases.lease_of(own.as_str()).and_then(|(_, holder)| holder.as_ref().ok()?.scope.as_ref());
@@ -140,18 +141,18 @@ fn autoscalers_of<'a>(cluster: &'a ClusterState, lost: &LeaseName) -> Vec<&'a Li
 
 /// The held lease of an instance that may have taken over from the one with the lost lease. One
 /// that is known to handle none of the autoscalers of the lost lease doesn't count.
-fn find_successor(cluster: &ClusterState, lost: &LeaseName) -> Option<LeaseName> {
+fn find_successor(cluster: &ClusterState, lost: &LeaseKey) -> Option<LeaseKey> {
     let leases = cluster.leases();
     let of_lost = autoscalers_of(cluster, lost);
     let mut held = leases.hpa_rs_leases().filter(|(_, holder)| is_held(holder));
     let successor = held.find(|(name, holder)| {
-        name.may_succeed(lost) && !handles_none(holder, of_lost.iter().copied())
+        name.may_have_replaced(lost) && !handles_none(holder, of_lost.iter().copied())
     });
     successor.map(|(name, _)| name.clone())
 }
 
 /// Advice for a lost lease beside a held one.
-fn describe_successor(lease: &LeaseName) -> String {
+fn describe_successor(lease: &LeaseKey) -> String {
     format!(
         "an instance holds the lease {lease}: --controller-namespace {} --controller-lease {} \
          checks it",
@@ -160,8 +161,9 @@ fn describe_successor(lease: &LeaseName) -> String {
     )
 }
 
-/// Reports a lost lease that is not the checked one, unless the instance of a held lease may act
-/// instead. Also `None` if other checks report an error.
+/// Reports a lost lease that is not the checked one, with the autoscalers of other namespaces on
+/// which maybe no controller acts. `None` without such autoscalers, or if the instance of a held
+/// lease may act instead. If it is certain that no controller acts, another check reports that.
 pub(super) fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Check> {
     if matches!(lost.holder, Err(Unavailable::NoLease(_))) {
         return None;
@@ -191,8 +193,7 @@ pub(super) fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Che
     })
 }
 
-/// Whether kube-controller-manager handles all autoscalers, because its HPA controller is on and no
-/// hpa-rs with a lease runs.
+/// Whether kube-controller-manager handles all autoscalers, because it acts and no hpa-rs runs.
 fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
     let is_core = |one: &ListedAutoscaler| one.api == AutoscalerApi::Core;
     cluster.autoscalers.iter().all(is_core) && cluster.leases().is_built_in_alone()
@@ -206,6 +207,12 @@ pub(super) fn is_left_over(cluster: &ClusterState, holder: &LeaseHolder) -> bool
         && !is_recent_write(holder.renewed, holder.read_at)
         && cluster.autoscalers.iter().all(is_by_built_in)
         && is_replaced_by_built_in(cluster)
+}
+
+/// A clause about the time since the last renewal of a lease.
+pub(super) fn describe_renewal(holder: &LeaseHolder) -> String {
+    let age = holder.age().map(|age| format_seconds(age.as_secs_f64()));
+    age.map_or_else(|| "never renewed".to_owned(), |age| format!("renewed {age} ago"))
 }
 
 /// A clause about a lease that is missing, has no holder or can't be read.

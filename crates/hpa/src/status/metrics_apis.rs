@@ -112,30 +112,37 @@ fn not_installed(group: &str, autoscalers: &[ListedAutoscaler]) -> Option<Check>
     let failing = names(dependents.iter().copied().filter(is_failing));
     let has_no_condition = |one: &&ListedAutoscaler| one.hpa.status.conditions.is_empty();
     let new = names(dependents.iter().copied().filter(has_no_condition));
-    let (level, affected) = match (failing.is_empty(), has_source) {
-        (false, _) => (Level::Error, failing),
-        (true, false) if !new.is_empty() => (Level::Warning, new),
-        (true, false) => return without_values(group, &dependents),
-        (true, true) => {
-            let metrics = dependents.iter().flat_map(|one| unread_metrics(one, group));
-            let unread: Vec<String> = metrics.collect();
-            if !unread.is_empty() {
-                let text = format!(
-                    "{group} is not installed, and no value from another source is known of {}",
-                    shorten_names(&unread)
-                );
-                return Some(Check::new(Level::Warning, text).with_hint(OTHER_SOURCE_HINT));
-            }
-            let text = format!(
-                "{group} is not installed: the controller reads these metrics from another source, \
-                 such as Prometheus"
-            );
-            return Some(Check::new(Level::Ok, text));
-        }
+    let (level, affected) = if !failing.is_empty() {
+        (Level::Error, failing)
+    } else if has_source {
+        return Some(replaced(group, &dependents));
+    } else if !new.is_empty() {
+        (Level::Warning, new)
+    } else {
+        return without_values(group, &dependents);
     };
     let text = format!("{group} is not installed, but needed by {}", shorten_names(&affected));
     let hint = if has_source { OTHER_SOURCE_HINT } else { install_hint(group) };
     Some(Check::new(level, text).with_hint(hint))
+}
+
+/// The check of an API that is not installed, if the controller reads its metrics from another
+/// source.
+fn replaced(group: &str, dependents: &[&ListedAutoscaler]) -> Check {
+    let unread: Vec<String> =
+        dependents.iter().flat_map(|one| unread_metrics(one, group)).collect();
+    if unread.is_empty() {
+        let text = format!(
+            "{group} is not installed: the controller reads these metrics from another source, \
+             such as Prometheus"
+        );
+        return Check::new(Level::Ok, text);
+    }
+    let text = format!(
+        "{group} is not installed, and no value from another source is known of {}",
+        shorten_names(&unread)
+    );
+    Check::new(Level::Warning, text).with_hint(OTHER_SOURCE_HINT)
 }
 
 /// The check of an API that is not installed, if no status has a value of its metrics, and no

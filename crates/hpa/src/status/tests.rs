@@ -1,4 +1,4 @@
-//! Tests of the checks. Most change a cluster without a problem, and check what is reported.
+//! Tests of the checks. Most change a cluster without a problem and assert the reported checks.
 
 mod autoscalers;
 mod controller;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{check::Check, cluster::MetricsApiService, *};
 use crate::{
-    debug_client::{LeaderPod, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{LeaderPod, LeaseHolder, LeaseKey, Unavailable},
     listed_autoscalers::{ListScope, ListedAutoscaler},
     liveness::{ControllerLease, KubeControllerManager, ManagerFlags, NamespaceWriters},
 };
@@ -93,9 +93,25 @@ fn metrics_api(status: &str, message: &str) -> MetricsApiService {
     }))
 }
 
+fn holder_of(lease: &LeaseKey, identity: &str, renewed: &str) -> LeaseHolder {
+    LeaseHolder {
+        lease: lease.clone(),
+        read_at: NOW.parse().expect("a time"),
+        identity: identity.to_owned(),
+        acquired: None,
+        renewed: renewed.parse().ok(),
+        has_unreadable_time: false,
+        clock_lead: jiff::SignedDuration::ZERO,
+        duration: jiff::SignedDuration::from_secs(15),
+        transitions: 0,
+        scope: None,
+    }
+}
+
 /// A cluster without a problem, with one autoscaler.
 fn healthy() -> ClusterState {
-    let lease = LeaseName { namespace: "scaling".into(), name: "hpa".into() };
+    let lease = LeaseKey { namespace: "scaling".into(), name: "hpa".into() };
+    let built_in_lease = LeaseKey { namespace: "kube-system".into(), name: "k".into() };
     let (holder, apis) = ("hpa-1_0b5c".to_owned(), AutoscalerApi::ALL.to_vec());
     let scope = InstanceScope { holder, apis, namespaces: Vec::new() };
     ClusterState {
@@ -104,16 +120,9 @@ fn healthy() -> ClusterState {
         scope: ListScope::default(),
         lease: ControllerLease {
             holder: Ok(LeaseHolder {
-                lease: lease.clone(),
-                read_at: NOW.parse().expect("a time"),
-                identity: "hpa-1_0b5c".into(),
-                acquired: None,
-                renewed: "2026-01-31T11:59:58Z".parse().ok(),
-                has_unreadable_time: false,
-                clock_lead: jiff::SignedDuration::ZERO,
-                duration: jiff::SignedDuration::from_secs(15),
                 transitions: 1,
                 scope: Some(scope),
+                ..holder_of(&lease, "hpa-1_0b5c", "2026-01-31T11:59:58Z")
             }),
             name: lease,
             searched_namespaces: Vec::new(),
@@ -134,23 +143,27 @@ fn healthy() -> ClusterState {
         status: Ok(controller_status()),
         clock_lead: jiff::SignedDuration::ZERO,
         built_in: KubeControllerManager {
-            holder: Ok(LeaseHolder {
-                lease: LeaseName { namespace: "kube-system".into(), name: "k".into() },
-                read_at: NOW.parse().expect("a time"),
-                identity: "cp-1_7d1f".into(),
-                acquired: None,
-                renewed: "2026-01-31T11:59:59Z".parse().ok(),
-                has_unreadable_time: false,
-                clock_lead: jiff::SignedDuration::ZERO,
-                duration: jiff::SignedDuration::from_secs(15),
-                transitions: 0,
-                scope: None,
-            }),
+            holder: Ok(holder_of(&built_in_lease, "cp-1_7d1f", "2026-01-31T11:59:59Z")),
             flags: Some(ManagerFlags { pod: "kube-system/k-cp-1".into(), enables_hpa: false }),
             last_write: None,
         },
         metrics_apis: Ok(Some(vec![metrics_api("True", "")])),
     }
+}
+
+/// The status that the debug API reports.
+fn status_mut(cluster: &mut ClusterState) -> &mut ControllerStatus {
+    cluster.status.as_mut().expect("a status")
+}
+
+/// A lease without a holder.
+fn unheld(lease: &LeaseKey) -> Result<LeaseHolder, Unavailable> {
+    Err(Unavailable::NotHeld { lease: lease.clone(), released: None })
+}
+
+/// Sets the writers of a cluster from its autoscalers.
+fn set_writers(cluster: &mut ClusterState) {
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
 }
 
 /// The level and text of each check.
@@ -225,24 +238,24 @@ fn stale_cache_has_a_sentence() {
     |it: &mut ClusterState| it.leader.as_mut().expect("a leader").is_ready = false, Level::Error, "is not ready"
 )]
 #[case::late(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").oldest_reconcile_seconds = Some(31.0),
+    |it: &mut ClusterState| status_mut(it).oldest_reconcile_seconds = Some(31.0),
     Level::Warning, "was 31s ago"
 )]
 #[case::very_late(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").oldest_reconcile_seconds = Some(76.0),
+    |it: &mut ClusterState| status_mut(it).oldest_reconcile_seconds = Some(76.0),
     Level::Error, "was 76s ago"
 )]
 #[case::old_cache(
-    |it: &mut ClusterState| _ = it.status.as_mut().expect("a status").cache_ages_seconds.insert("hpas".into(), 46.0),
+    |it: &mut ClusterState| _ = status_mut(it).cache_ages_seconds.insert("hpas".into(), 46.0),
     Level::Warning, "hpas 46s, pods 3.1s"
 )]
 #[case::no_cache(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").cache_ages_seconds.clear(),
+    |it: &mut ClusterState| status_mut(it).cache_ages_seconds.clear(),
     Level::Skipped, "no cache reports when it was confirmed"
 )]
 #[case::cache_of_a_new_kind(
     |it: &mut ClusterState| {
-        let status = it.status.as_mut().expect("a status");
+        let status = status_mut(it);
         status.cache_ages_seconds.insert("rollouts".into(), 0.5);
         status.never_listed_caches.insert("rollouts".into());
     },
@@ -250,38 +263,38 @@ fn stale_cache_has_a_sentence() {
 )]
 #[case::cache_that_stays_empty(
     |it: &mut ClusterState| {
-        let status = it.status.as_mut().expect("a status");
+        let status = status_mut(it);
         status.cache_ages_seconds.insert("rollouts".into(), 151.0);
         status.never_listed_caches.insert("rollouts".into());
     },
     Level::Error, "rollouts: never listed"
 )]
 #[case::stuck_reconcile(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").queue.longest_running_seconds = 80.0,
+    |it: &mut ClusterState| status_mut(it).queue.longest_running_seconds = 80.0,
     Level::Error, "the longest for 80s"
 )]
 #[case::histories(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").history_unsaved_seconds = 20.0,
+    |it: &mut ClusterState| status_mut(it).history_unsaved_seconds = 20.0,
     Level::Warning, "writes of histories have failed for 20s"
 )]
 #[case::histories_for_long(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").history_unsaved_seconds = 61.0,
+    |it: &mut ClusterState| status_mut(it).history_unsaved_seconds = 61.0,
     Level::Error, "writes of histories have failed for 61s"
 )]
 #[case::status_writes(
     |it: &mut ClusterState| {
         let failed = FailedStatusWrites { autoscalers: 14, error: "cannot patch".into() };
-        it.status.as_mut().expect("a status").failed_status_writes = Some(failed);
+        status_mut(it).failed_status_writes = Some(failed);
     },
     Level::Error, "the controller can't store the status of 14 autoscalers; the error of one: cannot patch"
 )]
 #[case::histories_off(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").keep_history = Some(false),
+    |it: &mut ClusterState| status_mut(it).keep_history = Some(false),
     Level::Warning, "histories are not stored (--keep-history=false)"
 )]
 #[case::no_successor(
     |it: &mut ClusterState| {
-        let status = it.status.as_mut().expect("a status");
+        let status = status_mut(it);
         (status.keep_history, status.lease) = (Some(false), None);
     },
     Level::Skipped, "histories are not stored without leader election"
@@ -291,7 +304,7 @@ fn stale_cache_has_a_sentence() {
         let (path, error) = ("rules.yaml".to_owned(), "it has no rules".to_owned());
         let changed_at = "2026-01-31T11:55:00Z".parse().ok();
         let refused = RefusedRulesFile { path, changed_at, error };
-        it.status.as_mut().expect("a status").refused_rules_file = Some(refused);
+        status_mut(it).refused_rules_file = Some(refused);
     },
     Level::Warning,
     "the rules file rules.yaml (changed 5m ago) is refused, so the previous rules are in use: it \
@@ -308,7 +321,7 @@ fn stale_cache_has_a_sentence() {
 )]
 #[case::forbidden_watch(
     |it: &mut ClusterState| {
-        let status = it.status.as_mut().expect("a status");
+        let status = status_mut(it);
         status.cache_ages_seconds.insert("pods".into(), 73.0);
         status.watch_errors.insert("pods".into(), "list failed: pods is forbidden".into());
     },
@@ -320,18 +333,18 @@ fn stale_cache_has_a_sentence() {
     Level::Warning, "autoscaling.hpa-rs.dev/v2 is missing"
 )]
 #[case::undecodable(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").undecodable_objects = 2,
+    |it: &mut ClusterState| status_mut(it).undecodable_objects = 2,
     Level::Warning, "2 objects could not be decoded"
 )]
 #[case::dry_run(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").dry_run = true, Level::Warning, "in dry run"
+    |it: &mut ClusterState| status_mut(it).dry_run = true, Level::Warning, "in dry run"
 )]
 #[case::stuck(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").not_alive = Some("workers stuck".into()),
+    |it: &mut ClusterState| status_mut(it).not_alive = Some("workers stuck".into()),
     Level::Error, "workers stuck"
 )]
 #[case::standby(
-    |it: &mut ClusterState| it.status.as_mut().expect("a status").is_leader = false, Level::Error, "not the leader"
+    |it: &mut ClusterState| status_mut(it).is_leader = false, Level::Error, "not the leader"
 )]
 #[case::unavailable_api(
     |it: &mut ClusterState| it.metrics_apis = Ok(Some(vec![metrics_api("False", "no endpoints")])),
@@ -443,7 +456,7 @@ fn single_problem_is_reported_alone(
 #[test]
 fn cache_that_was_never_filled_is_named_as_the_cause() {
     let mut cluster = healthy();
-    let status = cluster.status.as_mut().expect("a status");
+    let status = status_mut(&mut cluster);
     status.not_ready = Some("caches not synced".to_owned());
     status.cache_ages_seconds.insert("horizontalpodautoscalers".to_owned(), 9.0);
     status.never_listed_caches.insert("pods".to_owned());
@@ -453,7 +466,7 @@ fn cache_that_was_never_filled_is_named_as_the_cause() {
     assert!(text.contains(hint) && text.contains("× caches not synced\n"), "{text}");
     assert!(text.contains("√ caches confirmed: horizontalpodautoscalers 9.0s ago\n"), "{text}");
     // No other cache is left.
-    let status = cluster.status.as_mut().expect("a status");
+    let status = status_mut(&mut cluster);
     status.never_listed_caches.insert("horizontalpodautoscalers".to_owned());
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("× horizontalpodautoscalers, pods: never listed\n"), "{text}");

@@ -71,11 +71,16 @@ pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
         }
         anyhow::Ok(())
     })?;
-    let mut yaml = serde_saphyr::to_string(&ordered).context("unable to write YAML")?;
-    for (index, scalar) in scalars.iter().enumerate() {
-        yaml = yaml.replacen(&format!("{placeholder}{index}x"), scalar, 1);
+    let yaml = serde_saphyr::to_string(&ordered).context("unable to write YAML")?;
+    let mut parts = yaml.split(placeholder.as_str());
+    let mut escaped = parts.next().unwrap_or_default().to_owned();
+    for (scalar, part) in scalars.iter().zip(parts) {
+        // The part starts with the number of the placeholder and an `x`.
+        let (_, rest) = part.split_once('x').unwrap_or(("", part));
+        escaped += scalar;
+        escaped += rest;
     }
-    Ok(yaml)
+    Ok(escaped)
 }
 
 /// Whether YAML has characters that [`print()`] escapes. CRLF line ends don't count.

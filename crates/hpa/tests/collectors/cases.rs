@@ -227,7 +227,7 @@ async fn every_service_scales_both_ways() {
     ];
     let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &variables);
     let reach = async |expected: fn(&Case) -> i64| {
-        let reached = |case: &Case| served.wait_for_replicas(&testbed, case.name, expected(case));
+        let reached = |case: &Case| served.wait_for_replicas(case.name, expected(case));
         join_all(cases.iter().map(reached)).await;
     };
     reach(|case| case.load.cast_signed()).await;

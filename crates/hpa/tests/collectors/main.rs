@@ -49,15 +49,15 @@ const FLAGS: [&str; 4] = [
 /// The value in the served document. If it is 0, the server responds with 503.
 type DocumentValue = Arc<AtomicU64>;
 
-async fn document(State(load): State<DocumentValue>) -> Result<Json<Value>, StatusCode> {
-    match load.load(Ordering::SeqCst) {
+async fn document(State(value): State<DocumentValue>) -> Result<Json<Value>, StatusCode> {
+    match value.load(Ordering::SeqCst) {
         0 => Err(StatusCode::SERVICE_UNAVAILABLE),
         value => Ok(Json(json!({ "stats": { "rps": value } }))),
     }
 }
 
-async fn serve_document(load: &DocumentValue) -> SocketAddr {
-    let router = Router::new().route("/metrics", get(document)).with_state(load.clone());
+async fn serve_document(value: &DocumentValue) -> SocketAddr {
+    let router = Router::new().route("/metrics", get(document)).with_state(value.clone());
     hpa_tests::harness::serve(router).await
 }
 
@@ -148,7 +148,7 @@ impl Cluster {
     }
 
     async fn wait_for_replicas(&self, name: &str, expected: i64) {
-        self.served.wait_for_replicas(&self.testbed, name, expected).await;
+        self.served.wait_for_replicas(name, expected).await;
     }
 
     /// Waits for an event with a reason, and returns its message.
@@ -169,23 +169,23 @@ impl Cluster {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_of_pods_and_of_an_endpoint_scale_both_ways() {
-    let load = DocumentValue::new(30.into());
-    let cluster = Cluster::start(serve_document(&load).await).await;
+    let value = DocumentValue::new(30.into());
+    let cluster = Cluster::start(serve_document(&value).await).await;
     tokio::join!(cluster.wait_for_replicas("web", 6), cluster.wait_for_replicas("mail", 3));
-    load.store(5, Ordering::SeqCst);
+    value.store(5, Ordering::SeqCst);
     tokio::join!(cluster.wait_for_replicas("web", 1), cluster.wait_for_replicas("mail", 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn next_leader_collects_and_reports() {
-    let load = DocumentValue::new(30.into());
-    let cluster = Cluster::new(serve_document(&load).await).await;
+    let value = DocumentValue::new(30.into());
+    let cluster = Cluster::new(serve_document(&value).await).await;
     let mut leader = cluster.start_instance();
     tokio::join!(cluster.wait_for_replicas("web", 6), cluster.wait_for_replicas("mail", 3));
     let _standby = cluster.start_instance();
     // A crash, without a release of the lease.
     leader.kill().await.unwrap();
-    load.store(5, Ordering::SeqCst);
+    value.store(5, Ordering::SeqCst);
     tokio::join!(cluster.wait_for_replicas("web", 1), cluster.wait_for_replicas("mail", 1));
     cluster.apply_invalid_annotation();
     assert!(cluster.wait_for_event("CreateNewMetricsCollector").await.contains("parsing \"http\""));
@@ -193,8 +193,8 @@ async fn next_leader_collects_and_reports() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_annotation_is_an_event_of_its_autoscaler() {
-    let load = DocumentValue::new(30.into());
-    let cluster = Cluster::start(serve_document(&load).await).await;
+    let value = DocumentValue::new(30.into());
+    let cluster = Cluster::start(serve_document(&value).await).await;
     cluster.apply_invalid_annotation();
     let message = cluster.wait_for_event("CreateNewMetricsCollector").await;
     assert_eq!(

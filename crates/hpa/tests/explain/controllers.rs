@@ -10,12 +10,13 @@ use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{Cluster, web_with};
+use super::{AUTOSCALER, Cluster, DEPLOYMENT, FIRST_POD, web_with};
 
 #[tokio::test]
 async fn pause_is_ignored_if_kube_controller_manager_stored_the_status() {
     let pause = |all: &mut Vec<Value>| {
-        all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+        all[AUTOSCALER]["metadata"]["annotations"] =
+            json!({ "autoscaling.hpa-rs.dev/pause": "true" });
     };
     let cluster = Cluster::new(web_with(4, objects::cpu_metric(30), pause)).await;
     cluster
@@ -31,11 +32,8 @@ async fn pause_is_ignored_if_kube_controller_manager_stored_the_status() {
         "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
         "time": "2026-01-01T00:00:00Z",
     }]);
-    let (dir, name) = (cluster.served.dir.path(), "dump.json");
     let deployment = cluster.testbed.deployment("web").expect("a Deployment");
-    let list = json!({ "kind": "List", "items": [hpa, deployment] });
-    fs::write(dir.join(name), list.to_string()).expect("a file");
-    let file = dir.join(name).display().to_string();
+    let file = cluster.write_dump(vec![hpa, deployment]);
     let output = cluster.explain(&["-f", &file]).await;
     assert!(output.contains("kube-controller-manager stored the status at 2026"), "{output}");
     assert!(!output.contains("paused by annotation"), "{output}");
@@ -46,7 +44,8 @@ async fn pause_that_kube_controller_manager_ignores_is_reported_with_its_lease()
     let (now, old) = (Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
     let paused = |leases: Vec<Value>| {
         let mut all = controlled_by("kube-controller-manager");
-        all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+        all[AUTOSCALER]["metadata"]["annotations"] =
+            json!({ "autoscaling.hpa-rs.dev/pause": "true" });
         Cluster::new(all.into_iter().chain(leases))
     };
     let held = |renewed| vec![lease("kube-system", "kube-controller-manager", renewed)];
@@ -72,7 +71,7 @@ async fn pause_that_kube_controller_manager_ignores_is_reported_with_its_lease()
 async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
     let cluster = Cluster::new([]).await;
     let status = async || {
-        let (output, error, _) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
+        let (output, error, _) = cluster.hpa(&["status"]).await;
         let mut lines = output.lines().filter(|line| line.contains("kube-controller-manager"));
         lines.next().unwrap_or_else(|| panic!("{output}{error}")).to_owned()
     };
@@ -102,7 +101,7 @@ async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
 /// The objects of [`super::web`] with half of the needed pods, and a status that `manager` stored.
 fn controlled_by(manager: &str) -> Vec<Value> {
     let status = |all: &mut Vec<Value>| {
-        all[1]["metadata"]["managedFields"] = json!([{
+        all[AUTOSCALER]["metadata"]["managedFields"] = json!([{
             "manager": manager, "operation": "Update", "subresource": "status",
             "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
             "time": "2026-01-01T00:00:00Z",
@@ -200,8 +199,8 @@ async fn held_lease_takes_precedence_over_a_released_one() {
     let released = released_lease("shop", "one", now);
     let objects = |namespace_of_two: &str| {
         let mut all = controlled_by("hpa-controller:shop/one");
-        let mut steady = all[1].clone();
-        let mut written = controlled_by("hpa-controller:shop/two").remove(1);
+        let mut steady = all[AUTOSCALER].clone();
+        let mut written = controlled_by("hpa-controller:shop/two").remove(AUTOSCALER);
         for (hpa, name) in [(&mut steady, "steady"), (&mut written, "written")] {
             hpa["metadata"]["name"] = json!(name);
             hpa["spec"]["scaleTargetRef"]["name"] = json!(name);
@@ -211,15 +210,14 @@ async fn held_lease_takes_precedence_over_a_released_one() {
         all.insert(0, namespace_object("other"));
         all
     };
-    let hpa = env!("CARGO_BIN_EXE_hpa");
     // The old lease is deleted or released.
     for old in [Vec::new(), vec![released.clone()]] {
         let cluster = Cluster::new(objects("shop").into_iter().chain(old)).await;
-        let (status, ..) = cluster.run(hpa, &["status"]).await;
+        let (status, ..) = cluster.hpa(&["status"]).await;
         assert!(status.contains("√ lease shop/two is held by a, renewed "), "{status}");
         assert!(status.contains("; it holds no lease, so it no longer writes"), "{status}");
         for arguments in [["status"].as_slice(), &["explain", "-A"], &["explain", "shop/web"]] {
-            let (output, ..) = cluster.run(hpa, arguments).await;
+            let (output, ..) = cluster.hpa(arguments).await;
             assert!(!output.contains(" acts on "), "{arguments:?}: {output}");
             assert!(!output.contains("shop/one does not exist"), "{arguments:?}: {output}");
         }
@@ -233,7 +231,7 @@ async fn held_lease_takes_precedence_over_a_released_one() {
     let all = cluster.explain(&["-A"]).await;
     let maybe = "Maybe no controller acts on 2 autoscalers (";
     assert!(all.starts_with(maybe) && all.contains(&format!("): {doubt}. ")), "{all}");
-    let (status, ..) = cluster.run(hpa, &["status"]).await;
+    let (status, ..) = cluster.hpa(&["status"]).await;
     let maybe = "‼ maybe no controller acts on 2 autoscalers (";
     assert!(status.contains(maybe) && status.contains(&format!("): {doubt}\n")), "{status}");
 }
@@ -242,7 +240,7 @@ async fn held_lease_takes_precedence_over_a_released_one() {
 #[tokio::test]
 async fn answers_of_a_forged_lease_are_read_only_if_a_flag_names_it() {
     let mut all = controlled_by("hpa-controller:shop/hpa");
-    let mut forged = controlled_by("hpa-controller:eve/forged").remove(1);
+    let mut forged = controlled_by("hpa-controller:eve/forged").remove(AUTOSCALER);
     for namespace in ["eve", "eve-2"] {
         all.push(namespace_object(namespace));
         forged["metadata"]["namespace"] = json!(namespace);
@@ -255,13 +253,12 @@ async fn answers_of_a_forged_lease_are_read_only_if_a_flag_names_it() {
     pod["metadata"]["name"] = json!("a");
     all.push(pod);
     let cluster = Cluster::new(all).await;
-    let hpa = env!("CARGO_BIN_EXE_hpa");
-    let (status, ..) = cluster.run(hpa, &["status"]).await;
+    let (status, ..) = cluster.hpa(&["status"]).await;
     let unread = "- the debug API of the lease's holder is not used: a tenant may have created the \
                   lease eve/forged, because not all namespaces with autoscalers name it. \
                   --controller-namespace eve uses it\n";
     assert!(status.contains(unread), "{status}");
-    let (status, ..) = cluster.run(hpa, &["status", "--controller-namespace=eve"]).await;
+    let (status, ..) = cluster.hpa(&["status", "--controller-namespace=eve"]).await;
     assert!(status.contains("- the debug API is off: pod eve/a has no port"), "{status}");
 }
 
@@ -270,8 +267,8 @@ async fn answers_of_a_forged_lease_are_read_only_if_a_flag_names_it() {
 async fn controller_that_has_just_released_its_lease_is_no_conflict() {
     let now = Timestamp::now();
     let mut objects = controlled_by("hpa-controller:shop/one");
-    objects[1]["metadata"]["managedFields"][0]["time"] = json!(format!("{now:.0}"));
-    let mut other = objects[1].clone();
+    objects[AUTOSCALER]["metadata"]["managedFields"][0]["time"] = json!(format!("{now:.0}"));
+    let mut other = objects[AUTOSCALER].clone();
     other["metadata"]["name"] = json!("other");
     other["metadata"]["managedFields"][0]["manager"] = json!("hpa-controller:shop/two");
     other["spec"]["scaleTargetRef"]["name"] = json!("other");
@@ -279,7 +276,7 @@ async fn controller_that_has_just_released_its_lease_is_no_conflict() {
     let cluster = Cluster::new(objects).await;
     let all = cluster.explain(&["-A"]).await;
     assert!(!all.contains(" both act on "), "{all}");
-    let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
+    let (status, ..) = cluster.hpa(&["status"]).await;
     assert!(status.contains("; it holds no lease, so it no longer writes"), "{status}");
     assert!(!status.contains("both overwrite"), "{status}");
 }
@@ -289,9 +286,10 @@ async fn controller_that_has_just_released_its_lease_is_no_conflict() {
 async fn lease_of_the_successor_is_found_in_other_namespaces() {
     let (now, old) = (Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
     let mut objects = controlled_by("kube-controller-manager");
-    objects[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/dry-run": "true" });
+    objects[AUTOSCALER]["metadata"]["annotations"] =
+        json!({ "autoscaling.hpa-rs.dev/dry-run": "true" });
     objects.push(lease("kube-system", "kube-controller-manager", old));
-    let mut other = controlled_by("hpa-controller:scaling/hpa").remove(1);
+    let mut other = controlled_by("hpa-controller:scaling/hpa").remove(AUTOSCALER);
     other["metadata"]["namespace"] = json!("other");
     for successor in [
         vec![lease_for(&[], lease("autoscaling", "hpa-controller", now))],
@@ -307,7 +305,7 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
         let all = cluster.explain(&["-A"]).await;
         assert!(!all.contains("ignores") && !all.contains(" acts on "), "{all}");
         let arguments = ["status", "-n", "shop"];
-        let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &arguments).await;
+        let (status, ..) = cluster.hpa(&arguments).await;
         let dry_run = "1 autoscaler in dry run, so nothing is written: shop/web";
         assert!(status.contains(dry_run) && !status.contains(" acts on "), "{status}");
     }
@@ -345,6 +343,7 @@ async fn release_for_other_namespaces_acts_on_none_of_this_one() {
     ] {
         cluster.testbed.apply_all([lease]);
         let reason = format!("{off}, and {clause}");
+        // The first letter of `start` is a capital in some of the outputs.
         let advice = format!("{start} acts on this autoscaler: {reason}. ");
         cluster.expect(&["shop/web would scale from 2 to 4: ", &advice]).await;
         let all = format!("{start} acts on 1 autoscaler (shop/web): {reason}");
@@ -354,7 +353,7 @@ async fn release_for_other_namespaces_acts_on_none_of_this_one() {
             "{output}"
         );
         let status = ["status", "-n", "shop"];
-        let (output, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &status).await;
+        let (output, ..) = cluster.hpa(&status).await;
         let line = output.lines().find(|line| line.ends_with(&all));
         assert!(line.is_some_and(|line| line.starts_with(symbol)), "{output}");
     }
@@ -379,8 +378,9 @@ async fn url_that_can_not_be_read_is_reported_with_all_autoscalers() {
 async fn several_controllers_are_reported_while_they_run() {
     let objects = |stored_at: Timestamp| {
         let mut objects = controlled_by("hpa-controller:shop/hpa");
-        objects[1]["metadata"]["managedFields"][0]["time"] = json!(format!("{stored_at:.0}"));
-        let mut other = objects[1].clone();
+        objects[AUTOSCALER]["metadata"]["managedFields"][0]["time"] =
+            json!(format!("{stored_at:.0}"));
+        let mut other = objects[AUTOSCALER].clone();
         other["metadata"]["name"] = json!("other");
         other["metadata"]["managedFields"][0]["manager"] = json!("kube-controller-manager");
         let now = Timestamp::now();
@@ -395,14 +395,15 @@ async fn several_controllers_are_reported_while_they_run() {
     assert!(!all.contains(" both act on "), "a status keeps its writer: {all}");
     let cluster = Cluster::new(objects(Timestamp::now())).await;
     let all = cluster.explain(&["-A"]).await;
-    let expected = "hpa-controller:shop/hpa and kube-controller-manager both act on 1 autoscaler \
-                    (shop/web) and overwrite each other's decisions. hpa status says more.\n";
+    let expected = "hpa-controller:shop/hpa and kube-controller-manager both act on 2 autoscalers \
+                    (shop/other, shop/web) and overwrite each other's decisions. hpa status says \
+                    more.\n";
     assert!(all.starts_with(expected), "{all}");
     let cluster = Cluster::new(objects(past)).await;
     cluster.testbed.apply_all([lease("kube-system", "kube-controller-manager", past)]);
     let all = cluster.explain(&["-A"]).await;
     assert!(!all.contains(" both act on "), "it no longer writes: {all}");
-    let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
+    let (status, ..) = cluster.hpa(&["status"]).await;
     let line = status.lines().find(|line| line.contains("kube-controller-manager stored"));
     assert!(
         line.is_some_and(|line| line.ends_with("it holds no lease, so it no longer writes")),
@@ -410,11 +411,47 @@ async fn several_controllers_are_reported_while_they_run() {
     );
 }
 
+/// Neither has a lease. kube-controller-manager has stored the status of another autoscaler.
+#[tokio::test]
+async fn pause_is_ignored_while_two_controllers_without_a_lease_act() {
+    let stored_at = |hpa: &mut Value, manager: &str| {
+        hpa["metadata"]["managedFields"][0]["manager"] = json!(manager);
+        hpa["metadata"]["managedFields"][0]["time"] = json!(format!("{:.0}", Timestamp::now()));
+    };
+    for (first, second) in [
+        ("hpa-controller", "kube-controller-manager"),
+        ("kube-controller-manager", "hpa-controller"),
+    ] {
+        let mut all = controlled_by(first);
+        stored_at(&mut all[AUTOSCALER], first);
+        all[AUTOSCALER]["metadata"]["annotations"] =
+            json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+        let mut other = all[AUTOSCALER].clone();
+        other["metadata"]["name"] = json!("other");
+        other["spec"]["scaleTargetRef"]["name"] = json!("other");
+        stored_at(&mut other, second);
+        all.push(other);
+        let cluster = Cluster::new(all).await;
+        let both = "hpa-controller and kube-controller-manager both act on ";
+        let ignores = "; hpa-rs would obey the pause; kube-controller-manager, which may act now, \
+                       ignores the pause";
+        let output = cluster.explain(&["shop/web"]).await;
+        let line = output.lines().next().unwrap_or_default();
+        assert!(line.contains(both) && line.contains(ignores), "{output}");
+        assert!(!output.contains("is paused") && !output.contains("to let the"), "{output}");
+        let all = cluster.explain(&["-A"]).await;
+        let start = format!("{both}2 autoscalers (shop/other, shop/web)");
+        assert!(all.starts_with(&start), "{all}");
+        assert!(!all.contains("paused by annotation"), "{all}");
+    }
+}
+
 #[tokio::test]
 async fn settings_that_kube_controller_manager_ignores_are_named() {
     let mut all = controlled_by("kube-controller-manager");
-    all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/sync-period": "30s" });
-    all[1]["status"] = json!({
+    all[AUTOSCALER]["metadata"]["annotations"] =
+        json!({ "autoscaling.hpa-rs.dev/sync-period": "30s" });
+    all[AUTOSCALER]["status"] = json!({
         "currentReplicas": 2, "desiredReplicas": 2,
         "conditions": [{
             "type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "",
@@ -435,7 +472,7 @@ async fn settings_that_kube_controller_manager_ignores_are_named() {
 #[tokio::test]
 async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() {
     let mut all = controlled_by("hpa-controller:shop/hpa");
-    all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+    all[AUTOSCALER]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
     let condition = |kind: &str, reason: &str| {
         json!({
             "type": kind, "status": "True", "reason": reason, "message": "",
@@ -444,13 +481,13 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
     };
     let conditions =
         [condition("AbleToScale", "ReadyForNewScale"), condition("Paused", "PausedByAnnotation")];
-    all[1]["status"] =
+    all[AUTOSCALER]["status"] =
         json!({ "currentReplicas": 2, "desiredReplicas": 2, "conditions": conditions });
     let now = Timestamp::now();
     let released = released_lease("shop", "hpa", now);
     all.extend([released, lease("kube-system", "kube-controller-manager", now)]);
     let cluster = Cluster::new(all).await;
-    let status = async || cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status", "-n", "shop"]).await.0;
+    let status = async || cluster.hpa(&["status", "-n", "shop"]).await.0;
 
     // The flags of kube-controller-manager can't be read.
     let unknown = "hpa-rs would obey the pause; kube-controller-manager, which may act now, ignores \
@@ -499,12 +536,12 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
 async fn zero_of_an_old_kube_controller_manager_follows_the_metrics() {
     let objects = |active: [&str; 2]| {
         let mut all = controlled_by("kube-controller-manager");
-        all.truncate(2);
-        all[0] = objects::running_deployment("web", 0);
-        all[1]["spec"]["minReplicas"] = json!(0);
-        all[1]["spec"]["metrics"] = json!([objects::external_metric("queue", "10")]);
+        all.truncate(FIRST_POD);
+        all[DEPLOYMENT] = objects::running_deployment("web", 0);
+        all[AUTOSCALER]["spec"]["minReplicas"] = json!(0);
+        all[AUTOSCALER]["spec"]["metrics"] = json!([objects::external_metric("queue", "10")]);
         let [status, reason] = active;
-        all[1]["status"] = json!({
+        all[AUTOSCALER]["status"] = json!({
             "currentReplicas": 0, "desiredReplicas": 0,
             "conditions": [{
                 "type": "ScalingActive", "status": status, "reason": reason, "message": "",
@@ -545,13 +582,57 @@ async fn serve_ahead(cluster: &Cluster, difference: SignedDuration) -> String {
     path.display().to_string()
 }
 
+/// The clock of the lease's holder is 5 minutes ahead, so a scheduled minimum holds for it already,
+/// and its newest event has a later time.
+#[tokio::test]
+async fn wrong_clock_of_the_lease_holder_decides_and_is_reported() {
+    let now = Timestamp::now();
+    let minutes = |minutes: i64| now + SignedDuration::from_mins(minutes);
+    let time = |at: i64| minutes(at).strftime("%H:%M").to_string();
+    let mut all = controlled_by("hpa-controller:shop/hpa");
+    let bounds = json!([{ "start": time(3), "end": time(30), "minReplicas": 7 }]);
+    let annotations = json!({ "autoscaling.hpa-rs.dev/bounds": bounds.to_string() });
+    all[AUTOSCALER]["metadata"]["annotations"] = annotations;
+    all[AUTOSCALER]["status"] = json!({
+        "currentReplicas": 2, "desiredReplicas": 2,
+        "conditions": [{ "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound" }],
+    });
+    let mut lease = lease("shop", "hpa", minutes(5));
+    lease["metadata"]["managedFields"] = json!([{
+        "manager": "hpa", "operation": "Update", "apiVersion": "coordination.k8s.io/v1",
+        "time": now.strftime("%FT%TZ").to_string(), "fieldsType": "FieldsV1",
+        "fieldsV1": { "f:spec": { "f:renewTime": {} } },
+    }]);
+    all.push(lease);
+    all.push(json!({
+        "apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": "ReplicasOverwritten",
+        "metadata": { "name": "web.1", "namespace": "shop" },
+        "involvedObject": {
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "name": "web", "namespace": "shop",
+        },
+        "lastTimestamp": format!("{:.0}", minutes(5)),
+    }));
+    let cluster = Cluster::new(all).await;
+    let output = cluster.explain(&["shop/web"]).await;
+    let first = output.lines().next().unwrap_or_default();
+    let wrong = "controller misjudges times: its clock is 5m ahead of that of the API server";
+    assert!(first.contains(" from 2 to 7: "), "{output}");
+    assert!(first.ends_with(&format!("; the {wrong}")), "{output}");
+    assert!(output.contains("Correct the clock of the controller's node: "), "{output}");
+    let all = cluster.explain(&["-A"]).await;
+    assert!(all.starts_with(&format!("The {wrong}.")), "{all}");
+    let overwritten = "; another client has changed the replicas after at least 3 scalings";
+    assert!(first.contains(overwritten) && all.contains(overwritten), "{output}\n{all}");
+}
+
 /// By the clock of this machine, both leases were renewed in the future, and the status is forged.
 #[tokio::test]
 async fn leases_and_statuses_are_judged_by_the_clock_of_the_api_server() {
     let difference = SignedDuration::from_mins(10);
     let seconds_ago = |seconds| Timestamp::now() + difference - SignedDuration::from_secs(seconds);
     let mut all = controlled_by("hpa-controller:kube-system/hpa-controller");
-    all[1]["metadata"]["managedFields"][0]["time"] =
+    all[AUTOSCALER]["metadata"]["managedFields"][0]["time"] =
         json!(seconds_ago(90).strftime("%FT%TZ").to_string());
     let mut expired = lease("kube-system", "hpa-controller", seconds_ago(80));
     expired["spec"]["leaseDurationSeconds"] = json!(15);

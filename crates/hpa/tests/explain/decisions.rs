@@ -1,9 +1,10 @@
 //! The decision, its reasons, and advice on changing it.
 
-use hpa_tests::harness::{SettableMetrics, objects};
+use hpa_tests::harness::{NAMESPACE, SettableMetrics, objects};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Cluster, web, web_with};
+use super::{AUTOSCALER, Cluster, DEPLOYMENT, FIRST_POD, web, web_with};
 
 #[tokio::test]
 async fn report_names_counted_pods_and_the_next_change() {
@@ -34,7 +35,7 @@ async fn limiting_bound_or_policy_is_named() {
         .expect(&["stays at 2", "minReplicas is 2, metrics ask for 1"])
         .await;
     let disabled = |all: &mut Vec<Value>| {
-        all[1]["spec"]["behavior"] = json!({ "scaleUp": { "selectPolicy": "Disabled" } });
+        all[AUTOSCALER]["spec"]["behavior"] = json!({ "scaleUp": { "selectPolicy": "Disabled" } });
     };
     Cluster::new(web_with(4, objects::cpu_metric(30), disabled))
         .await
@@ -42,7 +43,7 @@ async fn limiting_bound_or_policy_is_named() {
         .await;
     let one_pod = json!([{ "type": "Pods", "value": 1, "periodSeconds": 60 }]);
     let policy = |all: &mut Vec<Value>| {
-        all[1]["spec"]["behavior"] = json!({ "scaleUp": { "policies": one_pod } });
+        all[AUTOSCALER]["spec"]["behavior"] = json!({ "scaleUp": { "policies": one_pod } });
     };
     Cluster::new(web_with(4, objects::cpu_metric(30), policy))
         .await
@@ -57,7 +58,7 @@ async fn limiting_bound_or_policy_is_named() {
 #[tokio::test]
 async fn unknown_history_is_reported_when_stabilization_holds() {
     let stabilized = |all: &mut Vec<Value>| {
-        all[1]["status"] = json!({
+        all[AUTOSCALER]["status"] = json!({
             "currentReplicas": 4, "desiredReplicas": 4,
             "conditions": [{
                 "type": "AbleToScale", "status": "True", "reason": "ScaleDownStabilized",
@@ -81,20 +82,21 @@ async fn unknown_history_is_reported_when_stabilization_holds() {
 #[tokio::test]
 async fn uncounted_pods_are_named() {
     let pods = |all: &mut Vec<Value>| {
-        all[3]["status"]["phase"] = json!("Pending");
-        all[4]["status"]["phase"] = json!("Failed");
-        all[5]["status"]["conditions"] = json!([]);
+        all[FIRST_POD + 1]["status"]["phase"] = json!("Pending");
+        all[FIRST_POD + 2]["status"]["phase"] = json!("Failed");
+        all[FIRST_POD + 3]["status"]["conditions"] = json!([]);
     };
     Cluster::new(web_with(4, objects::cpu_metric(30), pods))
         .await
         .expect(&[
             "unready (2): web-1 is pending; web-3 has no start time or no Ready condition",
             "ignored (1): web-2 has failed",
-            "hold the decision back: web-1, web-3.",
+            "Check why 1 of 3 pods is pending",
+            "hold the decision back: web-3.",
         ])
         .await;
     let none = |all: &mut Vec<Value>| {
-        for pod in all.iter_mut().skip(2) {
+        for pod in all.iter_mut().skip(FIRST_POD) {
             pod["status"]["phase"] = json!("Pending");
         }
     };
@@ -102,6 +104,51 @@ async fn uncounted_pods_are_named() {
         .await
         .expect(&["stays at 2: cpu cannot be read", "No pod has a sample of cpu that counts"])
         .await;
+}
+
+#[tokio::test]
+async fn pod_that_cannot_be_scheduled_has_the_message_of_the_scheduler() {
+    let unschedulable = |all: &mut Vec<Value>| {
+        let condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/5 nodes are available: 5 Insufficient cpu. preemption: 0/5 nodes are \
+                available: 5 No preemption victims found for incoming pod.",
+        });
+        all[FIRST_POD + 3]["status"] = json!({ "phase": "Pending", "conditions": [condition] });
+    };
+    let clause = "; 1 of 4 pods can't be scheduled (0/5 nodes are available: 5 Insufficient cpu)";
+    Cluster::new(web_with(4, objects::external_metric("queue", "10"), unschedulable))
+        .await
+        .expect(&["shop/web stays at 4: ", clause])
+        .await;
+}
+
+/// The controller can't be reached, so there is no debug API.
+#[tokio::test]
+async fn overwritten_scalings_are_read_from_the_event() {
+    let mut all = web(4, vec![objects::cpu_metric(60)]);
+    all[AUTOSCALER]["status"] = json!({
+        "currentReplicas": 4, "desiredReplicas": 4,
+        "conditions": [{ "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound" }],
+    });
+    all.push(json!({
+        "apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": "ReplicasOverwritten",
+        "metadata": { "name": "web.1", "namespace": NAMESPACE },
+        "involvedObject": {
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "name": "web", "namespace": NAMESPACE,
+        },
+        "lastTimestamp": format!("{:.0}", Timestamp::now()),
+    }));
+    let cluster = Cluster::new(all).await;
+    let clause = "; another client has changed the replicas after at least 3 scalings";
+    cluster.expect(&[clause]).await;
+    let output = cluster.explain(&["-A"]).await;
+    assert!(output.contains(clause), "{output}");
+    let (status, ..) = cluster.hpa(&["status"]).await;
+    let warning = "1 autoscaler whose replicas another client changes after each scaling \
+                   (ReplicasOverwritten): shop/web";
+    assert!(status.contains(warning), "{status}");
 }
 
 #[tokio::test]
@@ -117,7 +164,8 @@ async fn surplus_pods_and_missing_requests_are_named() {
         .await;
     let sidecar = |all: &mut Vec<Value>| {
         let container = json!({ "name": "proxy" });
-        let containers = all[3]["spec"]["containers"].as_array_mut().expect("containers");
+        let containers =
+            all[FIRST_POD + 1]["spec"]["containers"].as_array_mut().expect("containers");
         containers.push(container);
     };
     Cluster::new(web_with(2, objects::cpu_metric(60), sidecar))
@@ -129,25 +177,25 @@ async fn surplus_pods_and_missing_requests_are_named() {
 #[tokio::test]
 async fn unusable_target_is_explained() {
     let missing = |all: &mut Vec<Value>| {
-        all.remove(0);
+        all.remove(DEPLOYMENT);
     };
     Cluster::new(web_with(2, objects::cpu_metric(60), missing))
         .await
         .expect(&["shop/web can't decide: ", "Check that Deployment web exists"])
         .await;
-    let renamed = |all: &mut Vec<Value>| all[0]["metadata"]["name"] = json!("webs");
+    let renamed = |all: &mut Vec<Value>| all[DEPLOYMENT]["metadata"]["name"] = json!("webs");
     Cluster::new(web_with(2, objects::cpu_metric(60), renamed))
         .await
         .expect(&["Did you mean Deployment webs? There is no Deployment web: correct"])
         .await;
     let kind = |all: &mut Vec<Value>| {
-        all[1]["spec"]["scaleTargetRef"]["kind"] = json!("Deploymint");
+        all[AUTOSCALER]["spec"]["scaleTargetRef"]["kind"] = json!("Deploymint");
     };
     Cluster::new(web_with(2, objects::cpu_metric(60), kind))
         .await
         .expect(&["can't decide: ", "kind Deploymint is not one of them"])
         .await;
-    let zero = |all: &mut Vec<Value>| all[0]["spec"]["replicas"] = json!(0);
+    let zero = |all: &mut Vec<Value>| all[DEPLOYMENT]["spec"]["replicas"] = json!(0);
     Cluster::new(web_with(2, objects::cpu_metric(60), zero))
         .await
         .expect(&[
@@ -156,14 +204,14 @@ async fn unusable_target_is_explained() {
         ])
         .await;
     let twice = |all: &mut Vec<Value>| {
-        let mut other = all[1].clone();
+        let mut other = all[AUTOSCALER].clone();
         other["metadata"]["name"] = json!("other");
         all.push(other);
     };
     let message = "pods by selector app=web are controlled by multiple HPAs: [shop/other shop/web]";
     let ambiguous = |all: &mut Vec<Value>| {
         twice(all);
-        all[1]["status"] = json!({
+        all[AUTOSCALER]["status"] = json!({
             "currentReplicas": 2, "desiredReplicas": 2,
             "conditions": [{
                 "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
@@ -194,14 +242,14 @@ async fn bounds_that_exclude_those_of_another_autoscaler_precede_its_condition()
     let conflicting = |all: &mut Vec<Value>| {
         let message = "pods by selector app=web are controlled by multiple HPAs: [shop/other \
                        shop/web]";
-        all[1]["status"] = json!({
+        all[AUTOSCALER]["status"] = json!({
             "currentReplicas": 4, "desiredReplicas": 4,
             "conditions": [{
                 "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
                 "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],
         });
-        let mut other = all[1].clone();
+        let mut other = all[AUTOSCALER].clone();
         other["metadata"]["name"] = json!("other");
         (other["spec"]["minReplicas"], other["spec"]["maxReplicas"]) = (json!(12), json!(20));
         all.push(other);
@@ -219,11 +267,11 @@ async fn bounds_that_exclude_those_of_another_autoscaler_precede_its_condition()
 #[tokio::test]
 async fn autoscaler_that_scales_beside_one_in_dry_run_is_explained_by_its_metrics() {
     let beside_dry_run = |all: &mut Vec<Value>| {
-        let mut other = all[1].clone();
+        let mut other = all[AUTOSCALER].clone();
         other["metadata"]["name"] = json!("other");
         other["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/dry-run": "true" });
         all.push(other);
-        all[1]["status"] = json!({
+        all[AUTOSCALER]["status"] = json!({
             "currentReplicas": 2, "desiredReplicas": 2,
             "conditions": [{
                 "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound",
@@ -241,7 +289,7 @@ async fn autoscaler_that_scales_beside_one_in_dry_run_is_explained_by_its_metric
 async fn conflicting_autoscaler_is_named_once_beside_others_of_the_target() {
     let three = |all: &mut Vec<Value>| {
         let message = "pods by selector app=web are controlled by multiple HPAs";
-        all[1]["status"] = json!({
+        all[AUTOSCALER]["status"] = json!({
             "currentReplicas": 4, "desiredReplicas": 4,
             "conditions": [{
                 "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
@@ -249,7 +297,7 @@ async fn conflicting_autoscaler_is_named_once_beside_others_of_the_target() {
             }],
         });
         for (name, min, max) in [("big", 12, 20), ("middle", 8, 14)] {
-            let mut other = all[1].clone();
+            let mut other = all[AUTOSCALER].clone();
             other["metadata"]["name"] = json!(name);
             (other["spec"]["minReplicas"], other["spec"]["maxReplicas"]) = (json!(min), json!(max));
             all.push(other);
@@ -281,7 +329,7 @@ async fn failing_metric_and_its_effect_are_named() {
 
 #[tokio::test]
 async fn surplus_pods_of_a_rolling_update_are_reported() {
-    let surge = |all: &mut Vec<Value>| all[0]["status"]["replicas"] = json!(5);
+    let surge = |all: &mut Vec<Value>| all[DEPLOYMENT]["status"]["replicas"] = json!(5);
     Cluster::new(web_with(4, objects::external_metric("queue", "8"), surge))
         .await
         .expect(&["The target has 5 pods for 4 replicas, as during a rolling update"])
@@ -322,7 +370,7 @@ async fn similar_names_of_unknown_metrics_are_listed() {
 async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
     let definition = hpa_calc::crd::definition().expect("a definition");
     let mut all = web(4, vec![objects::cpu_metric(60)]);
-    let mut custom = all[1].clone();
+    let mut custom = all[AUTOSCALER].clone();
     custom["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
     all.extend([serde_json::to_value(definition).expect("JSON"), custom]);
     let cluster = Cluster::new(all.clone()).await;
@@ -337,7 +385,7 @@ async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
         assert!(output.contains(&advice), "{output}");
     }
     // A controller of both APIs has reported that they share a target.
-    for index in [1, all.len() - 1] {
+    for index in [AUTOSCALER, all.len() - 1] {
         all[index]["status"] = json!({
             "currentReplicas": 4, "desiredReplicas": 4,
             "conditions": [{
@@ -360,7 +408,7 @@ async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
 #[tokio::test]
 async fn autoscalers_with_problems_get_one_line_each() {
     let failing = |all: &mut Vec<Value>| {
-        all[1]["status"] = json!({
+        all[AUTOSCALER]["status"] = json!({
             "currentReplicas": 4, "desiredReplicas": 0,
             "conditions": [{
                 "type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric",
@@ -381,7 +429,7 @@ async fn autoscalers_with_problems_get_one_line_each() {
             json!({ "type": kind, "status": "True", "reason": reason, "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z" })
         };
-        all[1]["status"] = json!({
+        all[AUTOSCALER]["status"] = json!({
             "currentReplicas": 10, "desiredReplicas": 10,
             "conditions": [
                 condition("AbleToScale", "ReadyForNewScale"),

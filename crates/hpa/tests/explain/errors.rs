@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command, time::timeout};
 
-use super::{Cluster, web, web_with};
+use super::{AUTOSCALER, Cluster, FIRST_POD, web, web_with};
 
 #[tokio::test]
 async fn hanging_api_server_is_reported_after_one_request() {
@@ -65,12 +65,11 @@ async fn absent_autoscaler_is_an_error_that_names_it() {
         ("mail/web", ": the namespace mail doesn't exist"),
         ("shopp/web", ": the namespace shopp doesn't exist. Similar: shop"),
     ] {
-        let (_, error, is_success) =
-            cluster.run(env!("CARGO_BIN_EXE_hpa"), &["explain", name]).await;
+        let (_, error, is_success) = cluster.hpa(&["explain", name]).await;
         let expected = format!("hpa: there is no autoscaler {name}{others}\n");
         assert!(!is_success && error == expected, "{error}");
         let replay = ["replay", name, "--prometheus", "http://127.0.0.1:9"];
-        let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &replay).await;
+        let (_, error, is_success) = cluster.hpa(&replay).await;
         assert!(!is_success && error == expected, "{error}");
     }
 }
@@ -81,7 +80,7 @@ async fn error_about_an_absent_autoscaler_names_a_few_similar_ones() {
     let names = ["web1", "web2", "web3", "web4", "web5"];
     let cluster = Cluster::new(names.iter().map(autoscaler).collect::<Vec<_>>()).await;
     let explain = ["explain", "shop/web0"];
-    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
+    let (_, error, is_success) = cluster.hpa(&explain).await;
     let expected = "hpa: there is no autoscaler shop/web0. Similar: web1, web2, web3 and 2 more\n";
     assert!(!is_success && error == expected, "{error}");
 }
@@ -92,29 +91,33 @@ async fn absent_namespace_is_an_error_of_commands_that_list() {
     for command in ["lint", "status", "explain"] {
         let arguments: &[&str] = if command == "explain" { &["-A"] } else { &[] };
         let arguments = [&[command, "-n", "shopp"], arguments].concat();
-        let (output, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &arguments).await;
+        let (output, error, is_success) = cluster.hpa(&arguments).await;
         let expected = "hpa: the namespace shopp doesn't exist. Similar: shop\n";
         assert_eq!((&*output, &*error, is_success), ("", expected, false), "{command}");
     }
     let compare = ["shadow-report", "--namespace", "shopp", "--for", "1s"];
-    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &compare).await;
+    let (_, error, is_success) = cluster.hpa(&compare).await;
     let expected = "nothing was compared: the namespace shopp doesn't exist. Similar: shop\n";
     assert!(!is_success && error.ends_with(expected), "{error}");
+}
+
+fn forbidden(message: &str) -> Effect {
+    Effect::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: message.into(),
+        retry_after_seconds: None,
+    }
 }
 
 /// A tenant's kubeconfig has the namespace `default`.
 #[tokio::test]
 async fn own_namespace_is_read_if_reading_all_is_forbidden() {
-    let forbidden = || Effect::Status {
-        code: 403,
-        reason: "Forbidden".into(),
-        message: "not permitted".into(),
-        retry_after_seconds: None,
-    };
     let faults = Faults::new(1);
     let of_all = Match::verb("list").resource("horizontalpodautoscalers").namespace("");
-    faults.add(Fault::on(of_all).effect(forbidden()));
-    faults.add(Fault::on(Match::verb("get").resource("leases")).effect(forbidden()));
+    for request in [of_all, Match::verb("get").resource("leases")] {
+        faults.add(Fault::on(request).effect(forbidden("not permitted")));
+    }
     let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
     let testbed = Testbed::new(config);
     let mut autoscaler = objects::hpa("web", 2..=10, [objects::cpu_metric(60)]);
@@ -130,6 +133,12 @@ async fn own_namespace_is_read_if_reading_all_is_forbidden() {
                 those of all namespaces; -n selects another one";
     let all = read(&["explain", "-A"]).await;
     assert!(all.starts_with(&format!("O{only}.\n")) && all.contains("default/web"), "{all}");
+    let unknown = "Whether a controller is active is not known";
+    let forbidden = "not permitted to get the lease ";
+    assert!(all.contains(&format!("\n{unknown}: {forbidden}")), "{all}");
+    let one = read(&["explain", "web"]).await;
+    let missing = format!("\n{unknown}, and its past decisions are missing: {forbidden}");
+    assert!(one.contains(&missing), "{one}");
     let status = read(&["status"]).await;
     assert!(status.contains(&format!("\n- o{only}\n")), "{status}");
     let headline = status.lines().next().unwrap_or_default();
@@ -141,13 +150,8 @@ async fn forbidden_request_is_not_reported_as_a_decision() {
     let message = "deployments.apps \"web\" is forbidden: User \"ann\" cannot get resource \
                    \"deployments/scale\" in API group \"apps\" in the namespace \"shop\"";
     let faults = Faults::new(1);
-    let forbidden = Effect::Status {
-        code: 403,
-        reason: "Forbidden".into(),
-        message: message.into(),
-        retry_after_seconds: None,
-    };
-    faults.add(Fault::on(Match::verb("get").resource("deployments")).effect(forbidden));
+    let request = Match::verb("get").resource("deployments");
+    faults.add(Fault::on(request).effect(forbidden(message)));
     let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
     let testbed = Testbed::new(config);
     testbed.apply_all([objects::namespace()]);
@@ -171,14 +175,8 @@ async fn missing_permission_ends_shadow_report_at_once() {
     ] {
         let message = format!("{resource} is forbidden: User \"ann\" cannot {verb} it");
         let faults = Faults::new(1);
-        let forbidden = Effect::Status {
-            code: 403,
-            reason: "Forbidden".into(),
-            message: message.clone(),
-            retry_after_seconds: None,
-        };
         let request = Match::verb(verb).group(group).resource(resource);
-        faults.add(Fault::on(request).effect(forbidden));
+        faults.add(Fault::on(request).effect(forbidden(&message)));
         let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
         let testbed = Testbed::new(config);
         testbed.apply_all([objects::namespace()]);
@@ -197,14 +195,18 @@ async fn missing_permission_ends_shadow_report_at_once() {
 #[tokio::test]
 async fn time_out_of_range_is_reported_with_object_and_field() {
     for (index, field, expected) in [
-        (1, "lastScaleTime", "unable to decode the autoscaler shop/web: status.lastScaleTime: "),
-        (2, "startTime", "unable to decode pod shop/web-0: status.startTime: "),
+        (
+            AUTOSCALER,
+            "lastScaleTime",
+            "unable to decode the autoscaler shop/web: status.lastScaleTime: ",
+        ),
+        (FIRST_POD, "startTime", "unable to decode pod shop/web-0: status.startTime: "),
     ] {
         let set_time =
             |all: &mut Vec<Value>| all[index]["status"][field] = json!("9999-12-31T23:59:59Z");
         let cluster = Cluster::new(web_with(2, objects::cpu_metric(60), set_time)).await;
         let explain = ["explain", "shop/web"];
-        let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
+        let (_, error, is_success) = cluster.hpa(&explain).await;
         assert!(!is_success && error.contains(expected), "{error}");
     }
 }
@@ -217,13 +219,13 @@ async fn error_about_the_custom_api_names_the_flag() {
     let definition = serde_json::to_value(definition).expect("JSON");
     let cluster = Cluster::new([definition, moved]).await;
     let explain = ["explain", "shop/moved"];
-    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
+    let (_, error, is_success) = cluster.hpa(&explain).await;
     let expected = "shop/moved is an autoscaler of autoscaling.hpa-rs.dev/v2, not of \
                     autoscaling/v2: add --autoscaler-api=custom";
     assert!(!is_success && error.contains(expected), "{error}");
     cluster.testbed.apply_all([objects::hpa("web", 2..=10, vec![objects::cpu_metric(60)])]);
     let explain = ["explain", "rhpa/shop/web"];
-    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
+    let (_, error, is_success) = cluster.hpa(&explain).await;
     let expected = "shop/web is an autoscaler of autoscaling/v2, not of \
                     autoscaling.hpa-rs.dev/v2: leave out rhpa/";
     assert!(!is_success && error.contains(expected), "{error}");
@@ -236,22 +238,21 @@ async fn custom_api_that_is_not_installed_is_named() {
     lease["metadata"]["annotations"][INSTANCE_SCOPE] = scope.to_string().into();
     let all = web(4, vec![objects::cpu_metric(60)]).into_iter().chain([lease]);
     let cluster = Cluster::new(all).await;
-    let hpa = env!("CARGO_BIN_EXE_hpa");
     let unserved = "autoscaling.hpa-rs.dev/v2 is not installed (hpa crd prints its definition)";
-    let (_, error, is_success) = cluster.run(hpa, &["explain", "rhpa/shop/gone"]).await;
+    let (_, error, is_success) = cluster.hpa(&["explain", "rhpa/shop/gone"]).await;
     let expected = format!("hpa: unable to read the autoscaler shop/gone: {unserved}\n");
     assert!(!is_success && error == expected, "{error}");
     let warning =
         format!("{unserved}, but the holder of the lease kube-system/hpa-controller handles it");
     let all: [&[&str]; 2] = [&["status"], &["explain", "-A"]];
     for arguments in all {
-        let (output, ..) = cluster.run(hpa, arguments).await;
+        let (output, ..) = cluster.hpa(arguments).await;
         assert!(output.contains(&warning), "{arguments:?}: {output}");
     }
     let definition = hpa_calc::crd::definition().expect("a definition");
     cluster.testbed.apply_all([serde_json::to_value(definition).expect("JSON")]);
     for arguments in all {
-        let (output, ..) = cluster.run(hpa, arguments).await;
+        let (output, ..) = cluster.hpa(arguments).await;
         assert!(!output.contains(unserved), "{arguments:?}: {output}");
     }
 }

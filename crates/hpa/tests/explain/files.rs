@@ -1,7 +1,5 @@
 //! `--filename`: a dump of a cluster.
 
-use std::fs;
-
 use hpa_tests::harness::{NAMESPACE, objects};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -29,9 +27,7 @@ async fn json_yaml_and_files_have_the_same_report() {
         "kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1",
         "items": (0..4).map(pod_metrics).collect::<Vec<_>>(),
     }));
-    let file = cluster.served.dir.path().join("dump.json");
-    fs::write(&file, json!({ "kind": "List", "items": items }).to_string()).expect("a file");
-    let file = file.display().to_string();
+    let file = cluster.write_dump(items);
     let mut dump: Value =
         serde_json::from_str(&cluster.explain(&["-f", &file, "-o", "json"]).await).expect("JSON");
     assert_eq!(dump["at"], "2026-01-01T00:00:00Z");
@@ -101,9 +97,7 @@ async fn history_of_a_dump_stabilizes_the_decision() {
         let mut items = web(4, vec![objects::cpu_metric(120)]);
         items.extend((0..4).map(pod_metrics));
         items.extend(document);
-        let file = cluster.served.dir.path().join("dump.json");
-        fs::write(&file, json!({ "kind": "List", "items": items }).to_string()).expect("a file");
-        let file = file.display().to_string();
+        let file = cluster.write_dump(items);
         cluster.explain(&[&["-f", &*file], flags].concat()).await
     };
     let without = explain(None, &["--since=1h"]).await;
@@ -125,6 +119,7 @@ async fn history_of_a_dump_stabilizes_the_decision() {
     assert!(!shorter.contains("Earlier decisions"), "{shorter}");
     let mut counts_other_pods = debug_document(30.0);
     counts_other_pods["autoscaler"]["lastReconcileSecondsAgo"] = json!(5.0);
+    counts_other_pods["runs"][0]["until"] = json!("2025-12-31T23:59:54Z");
     let explanation = |counted| json!({ "metrics": [{ "counted": counted }] });
     counts_other_pods["runs"][0]["explanation"] = explanation(2);
     let contradicted = explain(Some(counts_other_pods.clone()), &[]).await;
@@ -169,9 +164,7 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
             document["history"]["recommendations"] = json!([]);
             document
         }));
-        let file = cluster.served.dir.path().join("dump.json");
-        fs::write(&file, json!({ "kind": "List", "items": items }).to_string()).expect("a file");
-        let file = file.display().to_string();
+        let file = cluster.write_dump(items);
         cluster.explain(&[&["-f", &*file], flags].concat()).await
     };
     let exact = |value: bool| Some(("exactSchedules", json!(value)));

@@ -12,7 +12,7 @@ use std::{process::Stdio, sync::Arc, time::Duration};
 
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{ChildStdout, Command},
@@ -50,11 +50,24 @@ impl Cluster {
         (text(output.stdout), text(output.stderr), output.status.success())
     }
 
+    /// Runs `hpa`, as [`Self::run`] does.
+    async fn hpa(&self, arguments: &[&str]) -> (String, String, bool) {
+        self.run(env!("CARGO_BIN_EXE_hpa"), arguments).await
+    }
+
     async fn explain(&self, arguments: &[&str]) -> String {
         let arguments: Vec<_> = ["explain"].iter().chain(arguments).copied().collect();
-        let (output, error, is_success) = self.run(env!("CARGO_BIN_EXE_hpa"), &arguments).await;
+        let (output, error, is_success) = self.hpa(&arguments).await;
         assert!(is_success, "{error}");
         output
+    }
+
+    /// Writes a file for `--filename`. Returns its path.
+    fn write_dump(&self, items: Vec<Value>) -> String {
+        let file = self.served.dir.path().join("dump.json");
+        let list = json!({ "kind": "List", "items": items });
+        std::fs::write(&file, list.to_string()).expect("a file");
+        file.display().to_string()
     }
 
     /// Checks that the explanation of the autoscaler `web` contains the texts.
@@ -66,7 +79,12 @@ impl Cluster {
     }
 }
 
-/// The Deployment `web` (object 0), its autoscaler (object 1), and its pods.
+/// The positions of the objects of [`web`].
+const DEPLOYMENT: usize = 0;
+const AUTOSCALER: usize = 1;
+const FIRST_POD: usize = 2;
+
+/// The Deployment `web`, its autoscaler, and its pods.
 fn web(replicas: i64, metrics: Vec<Value>) -> Vec<Value> {
     let mut all =
         vec![objects::running_deployment("web", replicas), objects::hpa("web", 2..=10, metrics)];

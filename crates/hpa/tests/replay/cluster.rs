@@ -27,7 +27,7 @@ use tokio::runtime::Runtime;
 
 const SCENARIO: &str = include_str!("../../../../examples/replay/cluster.yaml");
 const SCRAPE_SECONDS: f64 = 15.0;
-const SECONDS: f64 = 3600.0;
+const HOUR_SECONDS: f64 = 3600.0;
 
 /// A cluster that Prometheus can scrape.
 pub(crate) struct Cluster {
@@ -72,7 +72,8 @@ impl Cluster {
     }
 }
 
-/// Runs the cluster. While a page waits for its scrape, the virtual time stands still.
+/// Runs the cluster, at most one page ahead of Prometheus. While two pages wait for their scrapes,
+/// virtual time stands still.
 async fn run_cluster(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     let scenario = Scenario::parse(SCENARIO).expect("a scenario");
     let clock = SimulatedClock::new(start, 1.0);
@@ -88,7 +89,7 @@ async fn run_cluster(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     };
     let controller = RunningController::start(dependencies, options);
     let mut scrape_at = 0.0;
-    while scrape_at <= SECONDS {
+    while scrape_at <= HOUR_SECONDS {
         simulation.wait_for(|state| state.second >= scrape_at).await;
         // As real scrapes do, these happen between the steps of the simulation.
         clock.sleep(0.5).await;

@@ -69,8 +69,8 @@ async fn hooks_get_the_start_and_the_end_of_failures() {
         }
     }
     let code = Arc::new(AtomicU16::new(500));
-    let answer = code.clone();
-    let mut elector = elector(move || answer.load(Ordering::Relaxed));
+    let response_code = code.clone();
+    let mut elector = elector(move || response_code.load(Ordering::Relaxed));
     let record = Arc::new(FailureRecord::default());
     elector.hooks = record.clone();
     let start = Instant::now();

@@ -47,7 +47,7 @@ pub(super) fn truncate_message(message: &mut String) {
 /// being deleted don't count.
 #[derive(Debug, Default)]
 pub struct DroppedEvents {
-    /// The queue was full, or the writer had ended.
+    /// The queue was full, or the writer had stopped.
     pub queue_full: AtomicU64,
     /// The object had too many events.
     pub over_budget: AtomicU64,

@@ -20,9 +20,9 @@ use tokio::{
 };
 use tower::service_fn;
 
-pub(crate) const LEASE: Duration = Duration::from_secs(15);
-pub(crate) const RENEW: Duration = Duration::from_secs(10);
-pub(crate) const RETRY: Duration = Duration::from_secs(2);
+pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(15);
+pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// Shorter than any period of the election.
 pub(crate) const MOMENT: Duration = Duration::from_millis(50);
 
@@ -121,9 +121,9 @@ pub(crate) fn election(client: Client, name: &str) -> Election {
         namespace: "kube-system".to_owned(),
         name: "hpa-controller".to_owned(),
         identity: name.to_owned(),
-        lease_duration: LEASE,
-        renew_deadline: RENEW,
-        retry_period: RETRY,
+        lease_duration: LEASE_DURATION,
+        renew_deadline: RENEW_DEADLINE,
+        retry_period: RETRY_PERIOD,
     };
     Election { client, config }
 }

@@ -30,9 +30,10 @@ use crate::{
 ///
 /// If an equal request is in flight, a caller waits for that request and gets its response. A
 /// response is decoded once, and reused within [`CoalescingSettings::freshness`] of the start of
-/// its request. More than 2000 values of a custom or external metric are not reused. An error goes
-/// to the callers that waited for the request, and to no later ones. All resources and containers
-/// of a pod are in one response, so an autoscaler with CPU and memory metrics sends one request.
+/// its request. A list of more than 2000 values of a custom or external metric is not reused. An
+/// error goes to the callers that waited for the request, and to no later ones. All resources and
+/// containers of a pod are in one response, so an autoscaler with CPU and memory metrics sends one
+/// request.
 ///
 /// Reuse does not change decisions. Each sample has its own timestamp and window, which the engine
 /// uses. A response that is up to `freshness` old has the same effect as reconciling that much

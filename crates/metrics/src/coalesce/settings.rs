@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// A list of values with more items is not reused. A list of pods with at least twice as many items
-/// is fresh for longer.
+/// The maximum length of a short list. A longer list of values is not reused. A list of pods that
+/// is at least twice as long is fresh for longer.
 const SHORT_LIST_ITEMS: usize = 2000;
 
 /// Settings for sharing requests and lists.

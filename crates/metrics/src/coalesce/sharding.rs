@@ -63,7 +63,7 @@ impl<K: Hash + Eq, V> ShardedMap<K, V> {
     }
 
     fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> &Mutex<HashMap<K, V>> {
-        // Any bits of the hash do, because the inner maps hash with other seeds.
+        // Any bits of the hash will do, because the inner maps hash with other seeds.
         let index = usize::try_from((self.hasher.hash_one(key) >> 32) & 0xffff).unwrap_or_default()
             % SHARDS;
         #[expect(clippy::indexing_slicing, reason = "the index is a remainder by the length")]

@@ -11,9 +11,9 @@ use super::{CoalescingSettings, sharding::ShardedMap};
 /// Cost of a request without its items, in items. It covers authentication, authorization, the
 /// proxy hop and the connection. A request takes 1 to 2 ms of CPU time in the API server, the
 /// metrics server and this client together, and an item about 10 µs.
-const REQUEST_COST: u64 = 100;
+const REQUEST_COST: usize = 100;
 /// Cost of applying a selector to a list, in items.
-const SELECT_COST: u64 = 1;
+const SELECT_COST: usize = 1;
 /// The number of windows for which the size of a namespace list is valid, and for which sharing is
 /// suspended.
 const VALID_WINDOWS: u32 = 8;
@@ -136,6 +136,7 @@ impl SharingDecision {
 }
 
 impl Namespace {
+    /// Drops the selectors that are no longer in use, and the size of an old list.
     fn drop_expired(&mut self, now: Instant, window: Duration) {
         self.selectors.retain(|_, usage| now.duration_since(usage.last_request) < window);
         self.list = self.list.filter(|(_, at)| now.duration_since(*at) < window * VALID_WINDOWS);
@@ -145,21 +146,18 @@ impl Namespace {
     /// [`super::Coalescing`].
     fn is_list_cheaper(&mut self, now: Instant, settings: &CoalescingSettings) -> bool {
         self.drop_expired(now, settings.window);
-        if self.selectors.len() < settings.min_selectors.max(1) {
+        let selectors = self.selectors.len();
+        if selectors < settings.min_selectors.max(1) {
             return false;
         }
-        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let selectors = number(self.selectors.len());
         let matched =
-            self.selectors.values().map(|usage| number(usage.items)).fold(0, u64::saturating_add);
+            self.selectors.values().map(|usage| usage.items).fold(0, usize::saturating_add);
         // If the size of the namespace is unknown, the estimate is low on purpose, because the
         // first list determines the size.
-        let list_items = self.list.map_or(matched, |(items, _)| number(items));
+        let list_items = self.list.map_or(matched, |(items, _)| items);
         let separate = selectors.saturating_mul(REQUEST_COST).saturating_add(matched);
-        let freshness =
-            settings.freshness_of_pods(usize::try_from(list_items).unwrap_or(usize::MAX));
         let shared = self
-            .bursts(freshness)
+            .bursts(settings.freshness_of_pods(list_items))
             .saturating_mul(REQUEST_COST.saturating_add(list_items))
             .saturating_add(selectors.saturating_mul(SELECT_COST));
         shared < separate
@@ -167,17 +165,16 @@ impl Namespace {
 
     /// Returns the number of namespace lists, each usable for `freshness`, that would have answered
     /// the last request of every selector.
-    fn bursts(&self, freshness: Duration) -> u64 {
+    fn bursts(&self, freshness: Duration) -> usize {
+        // Without freshness, simultaneous requests still share a list.
+        let freshness = freshness.max(Duration::from_nanos(1));
         let mut requests: Vec<Instant> =
             self.selectors.values().map(|usage| usage.last_request).collect();
         requests.sort_unstable();
         let mut bursts = 0;
         let mut start: Option<Instant> = None;
         for at in requests {
-            // Without freshness, simultaneous requests still share a list.
-            if start.is_none_or(|start| {
-                at.duration_since(start) >= freshness.max(Duration::from_nanos(1))
-            }) {
+            if start.is_none_or(|start| at.duration_since(start) >= freshness) {
                 start = Some(at);
                 bursts += 1;
             }

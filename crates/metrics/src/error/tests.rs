@@ -116,33 +116,33 @@ fn error_of_a_watcher_has_no_debug_text() {
 
 #[test]
 fn cause_of_a_connection_error_is_plain() {
-    let flag = TlsSettingNames { ca: "--ca-file", client_certificate: "--cert and --key" };
+    let flags = TlsSettingNames { ca: "--ca-file", client_certificate: "--cert and --key" };
     let none = TlsSettingNames::default();
     let tls = "received corrupt message of type InvalidContentType";
-    let cause = |text: &str, flag| connection_cause(&io::Error::other(text), flag);
+    let cause = |text: &str, settings| connection_cause(&io::Error::other(text), settings);
     let certificate = "received fatal alert: CertificateRequired";
     let required = "the server requires a client certificate";
-    assert_eq!(cause(certificate, flag), format!("{required}: set it with --cert and --key"));
+    assert_eq!(cause(certificate, flags), format!("{required}: set it with --cert and --key"));
     assert_eq!(cause(certificate, none), required);
     let refused = "the server refuses the client certificate, or requires one";
     let bad = "received fatal alert: BadCertificate";
-    assert_eq!(cause(bad, flag), format!("{refused}: set it with --cert and --key"));
+    assert_eq!(cause(bad, flags), format!("{refused}: set it with --cert and --key"));
     assert_eq!(cause(bad, none), refused);
-    assert_eq!(cause(tls, flag), "the server doesn't speak TLS: use http://");
+    assert_eq!(cause(tls, flags), "the server doesn't speak TLS: use http://");
     let unknown = "invalid peer certificate: UnknownIssuer";
     let expected = "the certificate of the server was issued by an unknown CA";
-    assert_eq!(cause(unknown, flag), format!("{expected}: set its CA with --ca-file"));
+    assert_eq!(cause(unknown, flags), format!("{expected}: set its CA with --ca-file"));
     assert_eq!(cause(unknown, none), expected);
-    let ca = cause("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", flag);
+    let ca = cause("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", flags);
     assert_eq!(
         ca,
         "the certificate of the server is that of a CA: issue one with basicConstraints CA:FALSE"
     );
     let version_1 = "invalid peer certificate: Other(OtherError(UnsupportedCertVersion))";
     let expected = "the certificate of the server has X.509 version 1: issue one of version 3";
-    assert!(cause(version_1, flag).starts_with(expected));
-    assert_eq!(cause("Connection refused (os error 111)", flag), "Connection refused");
-    assert_eq!(cause("certificate expired", flag), "certificate expired");
+    assert!(cause(version_1, flags).starts_with(expected));
+    assert_eq!(cause("Connection refused (os error 111)", flags), "Connection refused");
+    assert_eq!(cause("certificate expired", flags), "certificate expired");
 }
 
 /// The cause of a connection that fails because of the server's certificate. `problem` is the text

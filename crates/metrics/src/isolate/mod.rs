@@ -69,7 +69,8 @@ impl Api {
     }
 
     /// Permits a request, unless the API is unresponsive and another request of the namespace is
-    /// being tried. The returned trial must live until the request has ended.
+    /// being tried. While the API is unresponsive, the request is a trial. The returned trial must
+    /// live until the request has ended.
     fn admit(&self, namespace: &Arc<str>) -> Result<Option<Trial<'_>>, MetricError> {
         let mut breaker = self.breaker.lock();
         if !breaker.is_open() {

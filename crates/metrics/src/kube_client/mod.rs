@@ -80,7 +80,7 @@ struct ResponseBody<'a> {
 }
 
 impl KubeMetricsClient {
-    /// Sends nothing yet.
+    /// Creates a client. Sends nothing yet.
     pub fn new(client: kube::Client, settings: ClientSettings) -> Self {
         Self {
             transport: Arc::new(Transport {
@@ -114,12 +114,13 @@ impl KubeMetricsClient {
             Objects::Named(name) => (Some(name), String::new()),
             Objects::Selected(selector) => (None, selector.to_string()),
         };
-        let name = name.map(|name| FieldRequirement {
+        let name_requirement = name.map(|name| FieldRequirement {
             field: MetadataField::Name,
             must_equal: true,
             value: name.clone(),
         });
-        let fields: Vec<String> = name.iter().chain(fields).map(ToString::to_string).collect();
+        let fields: Vec<String> =
+            name_requirement.iter().chain(fields).map(ToString::to_string).collect();
         let path = MetricsPath {
             group: MetricsApi::Resource.group(),
             version: self.preferred_version(MetricsApi::Resource).await?,
@@ -133,23 +134,26 @@ impl KubeMetricsClient {
     }
 
     async fn read_custom_metric(&self, query: &CustomQuery) -> Result<CustomValues, MetricError> {
-        let CustomQuery { resource, namespace, objects, metric, metric_selector } = query;
-        let resource = resource.to_string();
-        let (name, labels) = match objects {
+        let (name, labels) = match &query.objects {
             Objects::Named(name) => (name.as_str(), String::new()),
             Objects::Selected(selector) => ("*", selector.to_string()),
         };
-        let described_namespace = query.described_namespace();
+        let (resource, metric) = (query.resource.to_string(), query.metric.as_str());
+        // The path of a metric that describes a namespace is `namespaces/NAME/metrics/METRIC`.
+        let (namespace, resource, name, subresource) = match query.described_namespace() {
+            Some(described) => (described, "metrics", metric, None),
+            None => (query.namespace.as_str(), resource.as_str(), name, Some(metric)),
+        };
         let path = MetricsPath {
             group: MetricsApi::Custom.group(),
             version: self.preferred_version(MetricsApi::Custom).await?,
-            namespace: Some(described_namespace.unwrap_or(namespace)),
-            resource: if described_namespace.is_some() { "metrics" } else { &resource },
-            name: Some(if described_namespace.is_some() { metric } else { name }),
-            subresource: Some(metric.as_str()).filter(|_| described_namespace.is_none()),
+            namespace: Some(namespace),
+            resource,
+            name: Some(name),
+            subresource,
             parameters: &[
                 ("labelSelector", labels),
-                ("metricLabelSelector", metric_selector.to_string()),
+                ("metricLabelSelector", query.metric_selector.to_string()),
             ],
         };
         let items = self.transport.list(&path).await?;
@@ -217,7 +221,7 @@ impl Transport {
         let (limit, start) = (self.settings.request_timeout, Instant::now());
         let timed_out = || Err(MetricError::Timeout { limit, request: get.description.clone() });
         match timeout(limit, self.exchange(get)).await {
-            // The timer of the API server's client may have the same limit and end first.
+            // The timer of `kube::Client` may have the same limit and end first.
             Ok(Err(MetricError::Transport { .. })) if start.elapsed() >= limit => timed_out(),
             Ok(body) => body,
             Err(_) => timed_out(),

@@ -10,7 +10,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 const ENCODED_IN_SEGMENTS: &AsciiSet =
     &RESERVED.remove(b'$').remove(b'&').remove(b'+').remove(b':').remove(b'=').remove(b'@');
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct GetRequest {
     /// Percent-encoded path and query.
     pub(super) uri: String,

@@ -109,7 +109,7 @@ fn pod_with_too_many_labels_is_kept_without_them_and_not_selected() {
         let selected = cache.select_pods("shop", &Selector::parse(selector).unwrap());
         assert_eq!(selected.unwrap().len(), 1, "{selector}");
     }
-    let pod = cache.get(&ObjectKey::new("shop", "web-0"), "pods").unwrap().unwrap();
+    let pod = cache.get(&ObjectKey::new("shop", "web-0")).unwrap().unwrap();
     assert!(pod.metadata.labels.is_empty());
 }
 
@@ -125,12 +125,12 @@ fn node_with_many_labels_is_selected() {
 
 #[test]
 fn watched_cache_is_unsynced_until_the_first_list() {
-    let cache = ObjectCache::default();
-    assert_eq!(cache.unsynced_text("pods"), None, "nothing is watched");
+    let cache = ObjectCache { resource: "pods", ..ObjectCache::default() };
+    assert_eq!(cache.unsynced_text(), None, "nothing is watched");
     cache.is_watched.store(true, Ordering::Relaxed);
     cache.sync_state.set_failed(&std::io::Error::other("refused"));
-    let unsynced = cache.unsynced_text("pods");
+    let unsynced = cache.unsynced_text();
     assert_eq!(unsynced.as_deref(), Some("the cache of pods has not synced yet"));
     cache.apply(watcher::Event::InitDone, &mut ObjectsByNamespace::default());
-    assert_eq!(cache.unsynced_text("pods"), None);
+    assert_eq!(cache.unsynced_text(), None);
 }

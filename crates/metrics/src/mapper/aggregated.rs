@@ -24,6 +24,7 @@ pub(super) struct GroupList {
 /// The resources of the groups that can be decoded.
 #[derive(Default)]
 pub(super) struct Discovery {
+    /// The resources of all versions, in the order of the document.
     pub(super) resources: Vec<ApiResource>,
     /// The groups and versions that can't be decoded, each with the field.
     pub(super) problems: Vec<String>,
@@ -86,10 +87,9 @@ impl Discovery {
             Ok(list) => list.versions,
             Err(error) => return self.add_problem(&label, &error),
         };
-        let first_of_group = self.resources.len();
         for (position, version) in versions.iter().enumerate() {
             match decode_json(version.get()) {
-                Ok(version) => self.add_version(&name, version, first_of_group),
+                Ok(version) => self.add_version(&name, version),
                 Err(error) => {
                     let error = error.in_member(&format!("versions[{position}]"));
                     self.add_problem(&label, &error);
@@ -98,18 +98,12 @@ impl Discovery {
         }
     }
 
-    /// Adds the resources of a version that no earlier version of the group has. `first_of_group`
-    /// is the position of the group's first resource.
-    fn add_version(&mut self, group: &str, version: Version, first_of_group: usize) {
+    fn add_version(&mut self, group: &str, version: Version) {
         for DiscoveredResource { resource: plural, response_kind, singular_resource } in
             version.resources
         {
             // A resource without a kind has only subresources.
             if plural.is_empty() || response_kind.kind.is_empty() {
-                continue;
-            }
-            let mut known = self.resources.iter().skip(first_of_group);
-            if known.any(|known| known.group_resource.resource == plural) {
                 continue;
             }
             let (version, kind) = (&version.version, &response_kind.kind);

@@ -5,9 +5,10 @@
 //! time or duration makes the whole response undecodable. A container may report any set of
 //! resources, so a container without memory is not an error.
 //!
-//! If an object has two members with the same name, the reference takes the last one. Maps (labels,
-//! usage) do the same here, but a known field that occurs twice is an error, because no server
-//! sends it and the values may differ. The values of unknown members are only checked for syntax.
+//! If an object has two members with the same name, the reference takes the last one. The maps of
+//! this module (labels, usage) do the same, but a known field that occurs twice is an error: no
+//! server sends it, and the values may differ. The values of unknown members are only checked for
+//! syntax.
 
 mod field;
 mod list;

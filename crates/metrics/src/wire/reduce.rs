@@ -55,8 +55,8 @@ fn pod_usage(item: &PodMetrics, resource: &ResourceName) -> Option<MilliValue> {
 }
 
 /// Returns the value of a custom metric for each pod, by the name of the described object. The
-/// window of a sample without one is zero. The reference assumes a minute, but uses the window of
-/// no custom metric.
+/// window of a sample without one is zero. The reference assumes a minute, but never uses the
+/// window of a custom metric.
 ///
 /// Without items, the result is [`ReadError::Empty`].
 pub fn pod_samples<'a, I>(items: I) -> Result<PodSamples, ReadError>

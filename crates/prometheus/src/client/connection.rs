@@ -121,7 +121,7 @@ impl Connector {
                 return Ok(current.connection.clone());
             }
         }
-        match (connect(&self.settings, &*self.variables).await, &mut *current) {
+        match (connect(&self.settings, &self.variables).await, &mut *current) {
             (Ok(connection), current) => {
                 *current = Some(CurrentConnection {
                     connection: connection.clone(),
@@ -151,14 +151,14 @@ fn file_versions(settings: &Settings) -> Vec<FileVersion> {
     connection_files(settings).into_iter().map(|(_, path)| version(&path)).collect()
 }
 
+/// The source of TLS settings and credentials. As in prometheus-adapter, a CA file replaces it.
+fn authentication(settings: &Settings) -> &Authentication {
+    if settings.ca_file.is_some() { &Authentication::None } else { &settings.authentication }
+}
+
 /// The files that a connection depends on, except those that a kubeconfig file refers to.
 fn connection_files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
-    // As in prometheus-adapter, a CA file replaces the kubeconfig and the service account.
-    let authentication = match settings.ca_file {
-        None => &settings.authentication,
-        Some(_) => &Authentication::None,
-    };
-    let (kubeconfig, service_account) = match authentication {
+    let (kubeconfig, service_account) = match authentication(settings) {
         Authentication::Kubeconfig(path) => (Some(path.clone()), None),
         Authentication::InCluster => (None, Some(&settings.service_account_directory)),
         Authentication::None => (None, None),
@@ -179,7 +179,7 @@ fn connection_files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
 
 async fn connect(
     settings: &Settings,
-    variables: &(dyn Fn(&str) -> Option<String> + Send + Sync),
+    variables: &Environment,
 ) -> Result<Connection, ConnectionError> {
     for (purpose, path) in connection_files(settings) {
         read_file(purpose, &path)?;
@@ -230,10 +230,10 @@ async fn connect(
 fn find_proxy(
     settings: &Settings,
     configured: Option<&str>,
-    variables: &(dyn Fn(&str) -> Option<String> + Send + Sync),
+    variables: &Environment,
 ) -> Result<Option<hpa_go_compat::proxy::Proxy>, ConnectionError> {
     let server = || settings.url.host().unwrap_or_default().to_owned();
-    let proxy = hpa_go_compat::proxy::for_server(&settings.url, configured, variables)
+    let proxy = hpa_go_compat::proxy::for_server(&settings.url, configured, &**variables)
         .map_err(|source| ConnectionError::Proxy { server: server(), source })?;
     if let Some(proxy) = &proxy {
         let (server, origin) = (server(), proxy.origin);
@@ -243,10 +243,9 @@ fn find_proxy(
 }
 
 /// Reads the TLS settings and credentials of a kubeconfig or a service account, and the
-/// kubeconfig's proxy. As in prometheus-adapter, none of them is used if there is a CA file.
+/// kubeconfig's proxy.
 async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), ConnectionError> {
-    match &settings.authentication {
-        _ if settings.ca_file.is_some() => Ok((Config::new(settings.url.clone()), None)),
+    match authentication(settings) {
         Authentication::None => Ok((Config::new(settings.url.clone()), None)),
         Authentication::InCluster => {
             let mut config = Config::new(settings.url.clone());

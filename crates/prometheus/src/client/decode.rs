@@ -24,7 +24,7 @@ struct Response<'a> {
     error_type: Cow<'a, str>,
     #[serde(default, borrow)]
     error: Cow<'a, str>,
-    /// Text, unless it isn't a response of Prometheus.
+    /// A list of texts in responses of Prometheus. Other servers may send something else.
     #[serde(default, borrow)]
     warnings: Option<&'a RawValue>,
 }

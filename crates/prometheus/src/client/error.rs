@@ -22,25 +22,29 @@ pub enum QueryFailure {
     #[error("unable to set up the connection")]
     Connection(#[from] Arc<ConnectionError>),
     /// The request could not be sent, or the connection failed before a response arrived.
-    #[error("the request to {}{server} failed: {cause}", error_texts::PROMETHEUS)]
-    Request { server: Arc<str>, cause: String },
+    #[error("the request to {}{address} failed: {cause}", error_texts::PROMETHEUS)]
+    Request {
+        /// Host and port of the server.
+        address: Arc<str>,
+        cause: String,
+    },
     /// The body of the response is incomplete.
     #[error("the response ended early")]
     Body(#[source] Arc<std::io::Error>),
     #[error(
-        "no response from {}{server} within {} s",
+        "no response from {}{address} within {} s",
         error_texts::PROMETHEUS,
         limit.as_secs_f64()
     )]
-    Timeout { server: Arc<str>, limit: Duration },
+    Timeout { address: Arc<str>, limit: Duration },
     /// A response began in time, but was not complete in time.
     #[error(
-        "the response of {}{server}{}{} s",
+        "the response of {}{address}{}{} s",
         error_texts::PROMETHEUS,
         error_texts::TOOK_LONGER_THAN,
         limit.as_secs_f64()
     )]
-    SlowResponse { server: Arc<str>, limit: Duration },
+    SlowResponse { address: Arc<str>, limit: Duration },
     /// No request slot became free in time.
     #[error(
         "no free request slot within {} s: too many concurrent requests. Simplify slow queries, or \
@@ -112,8 +116,8 @@ const QUERY_ERROR_TYPES: [&str; 4] = ["bad_data", "execution", "400", "422"];
 
 impl QueryFailure {
     /// Converts the error of a request. Keeps only the innermost cause, which is the most specific.
-    pub(crate) fn from_request_error(server: Arc<str>, error: &(dyn Error + 'static)) -> Self {
-        Self::Request { server, cause: connection_cause(error, TLS_SETTINGS) }
+    pub(crate) fn from_request_error(address: Arc<str>, error: &(dyn Error + 'static)) -> Self {
+        Self::Request { address, cause: connection_cause(error, TLS_SETTINGS) }
     }
 
     /// Whether the server could not be reached, didn't respond completely in time, or refused the

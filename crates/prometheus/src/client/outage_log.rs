@@ -176,19 +176,19 @@ mod tests {
             log.record(&settings, Instant::now(), Some(&failure));
             log.has_logged(&failure)
         };
-        let server: Arc<str> = "main:80".into();
+        let address: Arc<str> = "main:80".into();
         let status = |status| QueryFailure::Status {
-            server: server.clone(),
+            server: "http://main".into(),
             status,
             reported: String::new(),
             hint: String::new(),
         };
         assert!(is_logged(status(502)) && is_logged(status(503)) && is_logged(status(504)));
-        assert!(is_logged(QueryFailure::Timeout { server: server.clone(), limit }));
+        assert!(is_logged(QueryFailure::Timeout { address: address.clone(), limit }));
         assert!(!is_logged(QueryFailure::Busy(limit)), "nothing was sent");
         assert!(!is_logged(status(500)), "it may be about the query");
         assert!(!is_logged(status(403)), "it answers");
-        let slow = QueryFailure::SlowResponse { server: server.clone(), limit };
+        let slow = QueryFailure::SlowResponse { address, limit };
         assert!(!is_logged(slow), "it answers");
     }
 
@@ -196,7 +196,7 @@ mod tests {
     async fn other_failure_during_an_outage_is_left_to_the_caller() {
         let (log, settings) = (OutageLog::default(), Settings::new("main", "http://main").unwrap());
         let limit = Duration::from_secs(30);
-        let timeout = QueryFailure::Timeout { server: "main:80".into(), limit };
+        let timeout = QueryFailure::Timeout { address: "main:80".into(), limit };
         log.record(&settings, Instant::now(), Some(&timeout));
         assert!(log.has_logged(&timeout));
         assert!(!log.has_logged(&QueryFailure::StringResult));

@@ -80,7 +80,7 @@ pub struct Client {
 struct Inner {
     settings: Arc<Settings>,
     /// Host and port of the server.
-    server: Arc<str>,
+    address: Arc<str>,
     connector: Connector,
     /// A permit for each concurrent request.
     slots: Arc<Semaphore>,
@@ -137,10 +137,10 @@ impl Client {
     ) -> Self {
         let slots = Arc::new(Semaphore::new(settings.concurrency.get()));
         let large_response = Semaphore::new(1);
-        let server = address(&settings.url).into();
+        let address = address(&settings.url).into();
         let inner = Inner {
             settings,
-            server,
+            address,
             connector,
             slots,
             large_response,
@@ -320,11 +320,11 @@ impl Inner {
     }
 
     fn timeout_error(&self, limit: Duration) -> QueryFailure {
-        QueryFailure::Timeout { server: self.server.clone(), limit }
+        QueryFailure::Timeout { address: self.address.clone(), limit }
     }
 
     fn slow_response_error(&self, limit: Duration) -> QueryFailure {
-        QueryFailure::SlowResponse { server: self.server.clone(), limit }
+        QueryFailure::SlowResponse { address: self.address.clone(), limit }
     }
 
     /// Waits until a request may be sent.
@@ -355,7 +355,7 @@ impl Inner {
         let response = timeout_at(deadline, connection.client.send(request)).await;
         let response = response.map_err(|_| self.timeout_error(limit))?;
         let response = response
-            .map_err(|error| QueryFailure::from_request_error(self.server.clone(), &error))?;
+            .map_err(|error| QueryFailure::from_request_error(self.address.clone(), &error))?;
         let Err(mut failure) = check_status(&self.settings, &response) else {
             return Ok(response);
         };

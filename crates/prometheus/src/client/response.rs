@@ -52,7 +52,8 @@ pub(super) fn check_status(
     Err(QueryFailure::Status { server, status: status.as_u16(), reported, hint })
 }
 
-/// Converts the body to a reader that fails at the deadline or after too many bytes.
+/// Converts the body to a reader that fails at the deadline or after too many bytes. `received`
+/// counts the bytes.
 pub(super) fn limited_reader(
     response: Response<Body>,
     deadline: Instant,

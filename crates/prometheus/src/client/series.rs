@@ -135,14 +135,14 @@ impl<'de> Visitor<'de> for &mut SeriesNames {
         self.name.clear();
         self.spare.append(&mut self.labels);
         let mut label = self.spare.pop().unwrap_or_default();
-        while map.next_key_seed(Text(&mut label))?.is_some() {
+        while map.next_key_seed(ReusedString(&mut label))?.is_some() {
             if label != NAME_LABEL {
                 map.next_value::<IgnoredAny>()?;
                 self.labels.push(label);
                 label = self.spare.pop().unwrap_or_default();
                 continue;
             }
-            map.next_value_seed(Text(&mut self.name))?;
+            map.next_value_seed(ReusedString(&mut self.name))?;
             if self.name.is_empty() {
                 return Err(serde::de::Error::custom("a series has an empty name"));
             }
@@ -153,9 +153,9 @@ impl<'de> Visitor<'de> for &mut SeriesNames {
 }
 
 /// Replaces the content of a string, without a new allocation.
-struct Text<'t>(&'t mut String);
+struct ReusedString<'t>(&'t mut String);
 
-impl<'de> DeserializeSeed<'de> for Text<'_> {
+impl<'de> DeserializeSeed<'de> for ReusedString<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -163,7 +163,7 @@ impl<'de> DeserializeSeed<'de> for Text<'_> {
     }
 }
 
-impl Visitor<'_> for Text<'_> {
+impl Visitor<'_> for ReusedString<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

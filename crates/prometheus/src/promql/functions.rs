@@ -1,6 +1,6 @@
 //! The functions and aggregations of PromQL.
 
-use super::Type;
+use super::{Type, is_one_of};
 
 /// Types of arguments, one letter each: `s`calar, instant `v`ector, `r`ange vector, `t`ext (a
 /// string). Arguments after `?` are optional. `*` allows any number of the last argument.
@@ -124,7 +124,5 @@ pub(super) fn aggregation_parameters(name: &str) -> Option<Parameters> {
 
 /// Whether the result of an aggregation can depend on more than the samples of a group.
 pub(crate) fn depends_on_other_groups(name: &str) -> bool {
-    ["count_values", "limit_ratio", "limitk"]
-        .iter()
-        .any(|aggregation| aggregation.eq_ignore_ascii_case(name))
+    is_one_of(name, &["count_values", "limit_ratio", "limitk"])
 }

@@ -151,19 +151,18 @@ pub(super) fn unescape(literal: &str) -> String {
     let mut text = Vec::with_capacity(literal.len());
     let mut chars = literal.chars();
     while let Some(char) = chars.next() {
-        let char = if char == '\\' {
-            chars.next().unwrap_or(char)
-        } else {
+        if char != '\\' {
             push_char(&mut text, char);
             continue;
-        };
+        }
+        let escaped = chars.next().unwrap_or(char);
         let mut number = |first: Option<char>, digits: usize, radix: u32| {
             let digits: String = first.into_iter().chain(chars.by_ref().take(digits)).collect();
             u32::from_str_radix(&digits, radix).unwrap_or_default()
         };
-        match char {
+        match escaped {
             'x' => text.extend(u8::try_from(number(None, 2, 16))),
-            '0'..='7' => text.extend(u8::try_from(number(Some(char), 2, 8))),
+            '0'..='7' => text.extend(u8::try_from(number(Some(escaped), 2, 8))),
             'u' => push_char(&mut text, char_or_replacement(number(None, 4, 16))),
             'U' => push_char(&mut text, char_or_replacement(number(None, 8, 16))),
             'a' => text.push(7),
@@ -173,7 +172,7 @@ pub(super) fn unescape(literal: &str) -> String {
             'r' => text.push(b'\r'),
             't' => text.push(b'\t'),
             'v' => text.push(11),
-            escaped => push_char(&mut text, escaped),
+            _ => push_char(&mut text, escaped),
         }
     }
     String::from_utf8_lossy(&text).into_owned()

@@ -23,6 +23,11 @@ pub(crate) use functions::{depends_on_other_groups, is_by_series};
 pub use parser::{is_one_of, parse, parse_without_regex_checks};
 pub use restrict::restrict;
 
+/// The comparison operators.
+pub(crate) const COMPARISONS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
+/// The set operators. Their case doesn't matter.
+pub(crate) const SET_OPERATORS: [&str; 3] = ["and", "or", "unless"];
+
 /// A mistake in a query, with its byte offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

@@ -1,9 +1,9 @@
 //! Finds counters that a query reads without their rate.
 
-use crate::promql::{self, Expr, Node, Selector, Type, Wrapper, is_one_of};
+use crate::promql::{self, COMPARISONS, Expr, Node, Selector, Type, Wrapper, is_one_of};
 
-/// Endings of the names of series that are counters: of histograms, whose base name ends with the
-/// unit, and of others.
+/// Endings of the names of counters. The last four are of histograms and summaries whose names end
+/// with a unit.
 const COUNTER_ENDINGS: [&str; 6] =
     ["_total", "_bucket", "_seconds_sum", "_seconds_count", "_bytes_sum", "_bytes_count"];
 
@@ -50,8 +50,7 @@ fn add_plain_values<'q>(expr: &Expr<'q>, names: &mut Vec<&'q str>) {
         }
         Node::Binary(operator, matching, operands) => {
             let [left, right] = &**operands;
-            let is_filter =
-                is_one_of(operator, &["==", "!=", "<", "<=", ">", ">="]) && !matching.has_bool;
+            let is_filter = COMPARISONS.contains(operator) && !matching.has_bool;
             let filters_right = is_filter && left.result == Type::Scalar;
             if is_filter && !filters_right
                 || is_one_of(operator, &["+", "*", "/", "and", "or", "unless"])

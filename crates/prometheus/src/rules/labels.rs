@@ -136,7 +136,7 @@ impl ResourceLabels {
             })?;
             let resource = &resource.group_resource;
             self.resource_by_label.insert(label.to_owned(), resource.clone());
-            // Here, the first label of a resource is used. prometheus-adapter chooses one at random
+            // Queries use the first label of a resource. prometheus-adapter chooses one at random
             // at each start.
             if let Some(used) = self.label_by_resource.get(resource) {
                 self.ambiguous.push(AmbiguousLabel {

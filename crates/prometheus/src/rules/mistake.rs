@@ -11,6 +11,7 @@ use hpa_go_compat::{
 use hpa_metrics::with_causes;
 
 use super::{
+    config::Finding,
     labels::{FormatError, MappingError},
     name::{FilterError, NameError},
     query::QueryError,
@@ -64,6 +65,13 @@ impl InvalidRule {
             InvalidRuleProblem::Rule(error) => describe_rule_error(error),
             InvalidRuleProblem::Resource(error) => describe_usage_error(error),
         }
+    }
+}
+
+impl From<&InvalidRule> for Finding {
+    fn from(rule: &InvalidRule) -> Self {
+        let (path, position, message) = (rule.path.clone(), rule.position, rule.describe_problem());
+        Self { path, position, is_warning: false, message }
     }
 }
 

@@ -101,7 +101,7 @@ impl NameRule {
 
     /// Whether there can be series that have this metric. `series` is the name of all series of the
     /// rule, if they have one. `true` if neither the series nor the metric has a fixed name.
-    pub(super) fn may_give(&self, series: Option<&str>, metric: &str) -> bool {
+    pub(super) fn may_derive(&self, series: Option<&str>, metric: &str) -> bool {
         match (series, self.constant()) {
             (Some(series), _) => self.metric(series).as_deref() == Some(metric),
             (None, Some(constant)) => constant == metric,

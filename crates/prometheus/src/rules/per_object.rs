@@ -15,14 +15,14 @@ mod tests;
 use hpa_go_compat::template::Template;
 
 use crate::promql::{
-    self, Expr, Matching, Node, Selector, Side, SyntaxError, Type, depends_on_other_groups,
-    is_by_series,
+    self, Expr, Matching, Node, SET_OPERATORS, Selector, Side, SyntaxError, Type,
+    depends_on_other_groups, is_by_series,
 };
 
 /// The name of the object in the checked query.
 pub(crate) const MARKER: &str = "hpa-rs-object";
 
-/// The reason that a query isn't proven to read each object on its own. `label` is the label with
+/// The reason why a query isn't proven to read each object on its own. `label` is the label with
 /// the objects' names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -172,6 +172,7 @@ impl Classifier<'_> {
             Node::Call(name, _) | Node::Aggregation(name, ..) => {
                 Err(NotPerObject::Function((*name).to_owned()))
             }
+            // Other expressions have no arguments.
             _ => Ok(Class::Constant),
         }
     }
@@ -190,8 +191,7 @@ impl Classifier<'_> {
         if has_scalar {
             return Ok(Class::PerObject);
         }
-        let set_operator =
-            ["and", "or", "unless"].into_iter().find(|set| operator.eq_ignore_ascii_case(set));
+        let set_operator = SET_OPERATORS.into_iter().find(|set| operator.eq_ignore_ascii_case(set));
         // Whether matched series belong to the same object.
         let by_object = matching.labels.contains(&self.label) == matching.is_on;
         let is_proven = match (set_operator, classes) {

@@ -1,6 +1,8 @@
 //! Finds quantiles of histograms whose buckets an aggregation has merged.
 
-use crate::promql::{self, Expr, Grouping, Node, Selector, Type, is_by_series, is_one_of};
+use crate::promql::{
+    self, Expr, Grouping, Node, SET_OPERATORS, Selector, Type, is_by_series, is_one_of,
+};
 
 /// The labels of buckets in Prometheus and in `VictoriaMetrics`.
 const BUCKET_LABELS: [&str; 2] = ["le", "vmrange"];
@@ -44,7 +46,7 @@ fn merging_aggregation<'q>(expr: &Expr<'q>) -> Option<&'q str> {
         // The right operand is a condition or a default, or else a factor of all series.
         Node::Binary(operator, _, operands) => {
             let [left, right] = &**operands;
-            let is_set = is_one_of(operator, &["and", "or", "unless"]);
+            let is_set = is_one_of(operator, &SET_OPERATORS);
             match (is_vector(left), is_vector(right)) {
                 (true, true) if !is_set => None,
                 (true, _) => merging_aggregation(left),

@@ -69,7 +69,7 @@ pub fn with_single_spaces(text: &str) -> String {
 
 /// The requested objects.
 #[derive(Clone, Copy, Debug)]
-pub struct Objects<'a> {
+pub struct QueriedObjects<'a> {
     pub resource: &'a GroupResource,
     /// Empty for cluster-scoped objects, or for objects of all namespaces.
     pub namespace: &'a str,
@@ -137,7 +137,7 @@ impl QueryTemplate {
 pub struct ObjectQuery<'a> {
     pub template: &'a QueryTemplate,
     pub series: &'a str,
-    pub objects: Objects<'a>,
+    pub objects: QueriedObjects<'a>,
     pub selector: &'a Selector,
     /// A further label to group by.
     pub extra_label: Option<&'a str>,
@@ -168,7 +168,7 @@ impl ObjectQuery<'_> {
         if for_all.contains(per_object::MARKER) {
             return Err(NotPerObject::NameElsewhere);
         }
-        let objects = Objects { names: &[per_object::MARKER.to_owned()], ..self.objects };
+        let objects = QueriedObjects { names: &[per_object::MARKER.to_owned()], ..self.objects };
         let for_marker = ObjectQuery { objects, ..*self }.render();
         per_object::check_query(&for_marker.map_err(|_| NotPerObject::NoQuery)?, &label)?;
         Ok(for_all)

@@ -10,7 +10,7 @@ use crate::rules::{
     config::{ResourceRule, ResourceRules},
     labels::{MappingError, ResourceLabels},
     per_object::NotPerObject,
-    query::{ObjectQuery, Objects, QueryContext, QueryTemplate},
+    query::{ObjectQuery, QueriedObjects, QueryContext, QueryTemplate},
     results::Sample,
     value::{timestamp, usage_value},
 };
@@ -140,7 +140,7 @@ impl ResourceMetrics {
     /// query for that pod or node alone. Ignores `objects.names`.
     pub fn check_per_object(
         &self,
-        objects: Objects<'_>,
+        objects: QueriedObjects<'_>,
         resources: &ApiResources,
     ) -> Result<(), NotPerObject> {
         [&self.cpu, &self.memory].into_iter().try_for_each(|rule| {
@@ -171,7 +171,7 @@ impl UsageRule {
     /// The query for the containers of pods, or for nodes.
     pub fn query<'a>(
         &'a self,
-        objects: Objects<'a>,
+        objects: QueriedObjects<'a>,
         resources: &'a ApiResources,
         compat: Compat,
     ) -> ObjectQuery<'a> {
@@ -300,7 +300,7 @@ resourceRules:
         let (rules, resources) = (rules(), resources());
         let names = ["a".to_owned(), "b.c".to_owned()];
         let query = |measured, resource: &GroupResource, namespace, names: &[String]| {
-            let objects = Objects { resource, namespace, names };
+            let objects = QueriedObjects { resource, namespace, names };
             rules.rule(measured).query(objects, &resources, Compat::Off).render()
         };
         let pods = query(UsageResource::Cpu, &GroupResource::pods(), "shop", &names);

@@ -14,7 +14,7 @@ use hpa_metrics::values::NoValue;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub labels: BTreeMap<String, String>,
-    /// Milliseconds since 1970.
+    /// Milliseconds since the Unix epoch.
     pub timestamp_ms: i64,
     pub value: f64,
 }
@@ -25,7 +25,7 @@ pub enum QueryResult {
     Vector(Option<Vec<Sample>>),
     /// A number.
     Scalar {
-        /// Milliseconds since 1970.
+        /// Milliseconds since the Unix epoch.
         timestamp_ms: i64,
         value: f64,
     },
@@ -50,9 +50,9 @@ pub enum ResultError {
 pub struct CustomItem<'a> {
     /// The name of the object.
     pub name: &'a str,
-    /// The value, or the reason that there is none.
+    /// The value, or the reason why there is none.
     pub value: Result<MilliValue, NoValue>,
-    /// Milliseconds since 1970.
+    /// Milliseconds since the Unix epoch.
     pub timestamp_ms: i64,
 }
 
@@ -61,9 +61,9 @@ pub struct CustomItem<'a> {
 pub struct ExternalItem<'a> {
     /// The labels. A scalar has none.
     pub labels: Option<&'a BTreeMap<String, String>>,
-    /// The value, or the reason that there is none.
+    /// The value, or the reason why there is none.
     pub value: Result<MilliValue, NoValue>,
-    /// Milliseconds since 1970.
+    /// Milliseconds since the Unix epoch.
     pub timestamp_ms: i64,
 }
 

@@ -8,7 +8,7 @@ use crate::rules::{
     config::{DiscoveryRule, RegexFilter},
     labels::{MappingError, ResourceLabels},
     name::{FilterError, NameError, NameRule, SeriesFilter},
-    query::{ObjectQuery, Objects, QueryContext, QueryError, QueryTemplate},
+    query::{ObjectQuery, QueriedObjects, QueryContext, QueryError, QueryTemplate},
     regex_budget::RegexBudget,
 };
 use hpa_go_compat::{regex::GoRegex, template::TemplateError};
@@ -139,7 +139,8 @@ impl Rule {
     /// Whether the rule gets the metric as soon as its series exist: `seriesQuery` states one
     /// series name, from which the rule derives the metric.
     pub fn will_have(&self, metric: &str) -> bool {
-        self.series_name().is_some_and(|series| self.derives(series, metric))
+        let metric = Naming::Metric(metric.to_owned());
+        self.series_name().is_some_and(|series| self.naming(series) == metric)
     }
 
     /// Whether there can be series from which the rule derives the metric. `true` if the rule
@@ -147,12 +148,7 @@ impl Rule {
     pub fn may_have(&self, metric: &str) -> bool {
         let series = self.series_name();
         let is_filtered = |series| matches!(self.naming(series), Naming::Filtered(_));
-        self.name.may_give(series, metric) && !series.is_some_and(is_filtered)
-    }
-
-    /// Whether [`Self::naming`] derives the metric from the series.
-    fn derives(&self, series: &str, metric: &str) -> bool {
-        self.naming(series) == Naming::Metric(metric.to_owned())
+        self.name.may_derive(series, metric) && !series.is_some_and(is_filtered)
     }
 
     /// The name of all series that `seriesQuery` selects. `None` if it doesn't state one.
@@ -164,7 +160,7 @@ impl Rule {
     pub fn custom_query<'a>(
         &'a self,
         series: &'a str,
-        objects: Objects<'a>,
+        objects: QueriedObjects<'a>,
         selector: &'a Selector,
         resources: &'a ApiResources,
         compat: Compat,
@@ -194,7 +190,7 @@ impl DiscoveryRule {
     /// `name` is.
     pub fn may_have(&self, metric: &str) -> bool {
         let Ok(name) = NameRule::new(&self.name) else { return true };
-        name.may_give(series_name(&self.series_query), metric)
+        name.may_derive(series_name(&self.series_query), metric)
     }
 }
 

@@ -24,6 +24,7 @@ pub struct RuleSet {
     pub resource: Option<Result<Arc<ResourceMetrics>, InvalidRule>>,
 }
 
+/// A rule that can't be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidRule {
     /// The rule, such as `rules[0]`.
@@ -61,6 +62,7 @@ impl std::error::Error for InvalidRule {
 }
 
 impl RuleSet {
+    /// Compiles each rule on its own. `resources` are those of the API server.
     pub fn compile(config: &Config, resources: &ApiResources) -> Self {
         let invalid = |rule: String, field: &str, problem: InvalidRuleProblem| {
             let path = format!("{rule}.{field}");
@@ -115,11 +117,12 @@ impl RuleSet {
         Self::compile(&config, &ApiResources::default())
     }
 
-    /// The first invalid rule, in the order in which prometheus-adapter compiles them.
+    /// The first of [`Self::errors`].
     pub fn first_error(&self) -> Option<&InvalidRule> {
         self.errors().next()
     }
 
+    /// The invalid rules, in the order in which prometheus-adapter compiles them.
     pub fn errors(&self) -> impl Iterator<Item = &InvalidRule> {
         let discovery = self.custom.iter().chain(&self.external);
         let resource = self.resource.iter().filter_map(|rules| rules.as_ref().err());

@@ -1,7 +1,7 @@
 //! The series of a rule, reduced to names and sets of labels.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -128,7 +128,7 @@ impl RuleSeries {
             known_resources: Vec::new(),
             key: String::new(),
             previous: None,
-            distinct_pair_count: 0,
+            pairs: HashSet::new(),
         }
     }
 
@@ -191,11 +191,11 @@ impl RuleSeries {
     }
 
     /// The positions of the label sets in a combination.
-    fn label_sets_of(&self, last: Option<u32>) -> impl Iterator<Item = u32> {
+    fn label_sets_of(&self, combination: Option<u32>) -> impl Iterator<Item = u32> {
         let get = |position: u32| self.combinations.get(position as usize).copied();
-        let nodes =
-            std::iter::successors(last.and_then(get), move |node| node.previous.and_then(get));
-        nodes.map(|node| node.label_set)
+        let last = combination.and_then(get);
+        let items = std::iter::successors(last, move |item| item.previous.and_then(get));
+        items.map(|item| item.label_set)
     }
 
     pub fn metric(&self, metric: &str) -> Option<MetricSeries<'_>> {
@@ -285,7 +285,8 @@ pub struct RuleSeriesBuilder<'a> {
     /// The positions of the previous name and label set. Prometheus sorts series, so equal pairs
     /// are mostly adjacent.
     previous: Option<(u32, u32)>,
-    distinct_pair_count: usize,
+    /// The different pairs of name and label set, as positions.
+    pairs: HashSet<(u32, u32)>,
 }
 
 impl RuleSeriesBuilder<'_> {
@@ -308,7 +309,7 @@ impl RuleSeriesBuilder<'_> {
 
     /// The number of different pairs of name and label set. It determines the need for memory.
     pub fn distinct_pair_count(&self) -> usize {
-        self.distinct_pair_count
+        self.pairs.len()
     }
 
     /// The collected series.
@@ -351,20 +352,17 @@ impl RuleSeriesBuilder<'_> {
     }
 
     fn add_label_set(&mut self, name: u32, label_set: u32) {
-        let Some(entry) = self.series.name_entries.get(name as usize) else { return };
-        let previous = entry.combination;
-        if self.series.label_sets_of(previous).any(|known| known == label_set) {
+        if !self.pairs.insert((name, label_set)) {
             return;
         }
-        let combination = Combination { previous, label_set };
+        let RuleSeries { name_entries, combinations, .. } = &mut self.series;
+        let Some(entry) = name_entries.get_mut(name as usize) else { return };
+        let combination = Combination { previous: entry.combination, label_set };
         let position = *self.combinations.entry(combination).or_insert_with(|| {
-            self.series.combinations.push(combination);
-            u32::try_from(self.series.combinations.len() - 1).unwrap_or(u32::MAX)
+            combinations.push(combination);
+            u32::try_from(combinations.len() - 1).unwrap_or(u32::MAX)
         });
-        if let Some(entry) = self.series.name_entries.get_mut(name as usize) {
-            entry.combination = Some(position);
-        }
-        self.distinct_pair_count += 1;
+        entry.combination = Some(position);
     }
 
     /// The position of a label set, which is added if it is new.

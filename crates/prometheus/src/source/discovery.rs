@@ -44,13 +44,13 @@ pub(super) fn compile(
     Ok(DiscoveryState { compiled, resources, ..DiscoveryState::empty(rules) })
 }
 
-/// Reads the series of the valid rules. `compiled` is the state without series.
+/// Reads the series of the valid rules. `without_series` is the state of the compiled rules.
 pub(super) async fn discover(
-    compiled: &DiscoveryState,
+    without_series: &DiscoveryState,
     previous: &DiscoveryState,
     settings: &PrometheusSettings,
 ) -> DiscoveryState {
-    let DiscoveryState { rules, compiled, resources, .. } = compiled;
+    let DiscoveryState { rules, compiled, resources, .. } = without_series;
     let config = &rules.config;
     let pass = Pass { rules, resources, settings };
     let custom = pass.read_list("rules", &config.rules, &compiled.custom, &previous.custom);
@@ -83,7 +83,7 @@ struct Pass<'a> {
 /// The new series of a rule.
 type ReadResult = Result<RuleSeries, ReadFailure>;
 
-/// The reason that a rule has no new series.
+/// The reason why a rule has no new series.
 #[derive(Clone, Debug, thiserror::Error)]
 enum ReadFailure {
     #[error(transparent)]
@@ -122,7 +122,7 @@ impl Pass<'_> {
     /// Reads the series of a list of rules.
     async fn read_list(
         &self,
-        name: &str,
+        list: &str,
         definitions: &[DiscoveryRule],
         compiled: &[CompiledRule],
         previous: &RuleList,
@@ -135,7 +135,7 @@ impl Pass<'_> {
         let rules = definitions.iter().zip(compiled).enumerate();
         let entries = rules.map(|(index, (definition, compiled))| {
             let previous = previous_entries.get(&RuleKey::new(definition)).copied();
-            let name = self.rules.config.rule_name(name, index);
+            let name = self.rules.config.rule_name(list, index);
             let result = results.remove(&index);
             let result = if keeps_previous { result.filter(ReadResult::is_err) } else { result };
             self.build_entry(name, index, definition, compiled, result, previous)

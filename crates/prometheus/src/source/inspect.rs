@@ -17,7 +17,7 @@ use hpa_metrics::{
 
 use super::{
     PrometheusSource,
-    state::{CompiledRule, DiscoveryState, RuleList, RuleStatus},
+    state::{CompiledRule, RuleList, RuleStatus},
 };
 
 /// A rule with its metrics.
@@ -45,7 +45,7 @@ pub struct InspectedMetric {
     pub resource: Option<GroupResource>,
     /// The series that the metric is read from.
     pub series: String,
-    /// The position of a later rule with the same metric, which takes precedence.
+    /// The position of a later rule in the same list that has the metric and takes precedence.
     pub shadowed_by: Option<usize>,
 }
 
@@ -59,9 +59,9 @@ impl PrometheusSource {
                 metric.by_resource().map(move |(resource, series)| {
                     let rule = registry.metric_rule(resource, metric.metric);
                     InspectedMetric {
-                        metric: metric.metric.to_string(),
+                        metric: metric.metric.to_owned(),
                         resource: Some(GroupResource::clone(resource)),
-                        series: series.to_string(),
+                        series: series.to_owned(),
                         shadowed_by: shadowing_rule(rule, discovered.index),
                     }
                 })
@@ -76,9 +76,9 @@ impl PrometheusSource {
         let registry = &state.external_registry;
         inspect_rules("externalRules", &state.rules.config, &state.external, |discovered| {
             let metrics = discovered.series.metrics().map(|metric| InspectedMetric {
-                metric: metric.metric.to_string(),
+                metric: metric.metric.to_owned(),
                 resource: None,
-                series: metric.last.to_string(),
+                series: metric.last.to_owned(),
                 shadowed_by: shadowing_rule(registry.metric_rule(metric.metric), discovered.index),
             });
             metrics.collect()
@@ -110,7 +110,7 @@ impl PrometheusSource {
 
     /// The label with the names of a resource's objects in the series of a rule of `rules`.
     pub fn object_label(&self, index: usize, resource: &GroupResource) -> Option<String> {
-        let state: Arc<DiscoveryState> = self.state();
+        let state = self.state();
         let discovered = state.custom.entries.get(index)?.discovered.as_ref()?;
         discovered.rule.labels.label(resource, &state.resources).ok()
     }
@@ -173,7 +173,7 @@ fn unused_series(rule: &DiscoveredRule, metrics: &[InspectedMetric]) -> Vec<Stri
     unused.map(|(series, _)| series.to_owned()).collect()
 }
 
-/// The position of the rule that has the metric, unless that is the rule at `index`.
+/// The position in the list of the rule that has the metric, unless it is `index`.
 fn shadowing_rule(rule: Option<MetricRule>, index: usize) -> Option<usize> {
     rule.map(|rule| rule.index).filter(|position| *position != index)
 }

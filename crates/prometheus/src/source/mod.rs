@@ -47,6 +47,8 @@ use hpa_metrics::{
 
 /// The delay before a failed discovery is first repeated. It doubles up to the relist interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// The maximum delay while no server can be read: afterwards, its metrics are missing for no longer.
+const MAX_OUTAGE_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Settings of a [`PrometheusSource`].
 #[derive(Clone, Copy, Debug)]
@@ -178,8 +180,9 @@ impl PrometheusSource {
         Ok(())
     }
 
-    /// Compiles the rules. If none were compiled before, they are in use from then on, or the error
-    /// is kept for the errors of queries.
+    /// Compiles the rules. If no rules were compiled before, uses them from then on. If there are
+    /// none because the resources of the API server can't be read, keeps the reason for the errors
+    /// of queries.
     async fn compile_rules(&self, rules: &Arc<Rules>) -> Result<Arc<DiscoveryState>, RelistError> {
         let mapper = self.mapper.clone();
         let load = |()| async move { mapper.load().await };
@@ -218,7 +221,8 @@ impl PrometheusSource {
     /// Discovers series at the relist interval, sooner after a failure, and when the rules file has
     /// a valid change. Never returns.
     pub async fn run(&self, file: Option<RulesFile>) {
-        let mut retry_delay = MIN_RETRY_DELAY.min(self.settings.relist_interval);
+        let interval = self.settings.relist_interval;
+        let mut retry_delay = MIN_RETRY_DELAY;
         let mut last_error = None;
         let mut linted = None;
         let mut file = reload::WatchedFile::new(file, self.settings.reload_interval);
@@ -227,10 +231,13 @@ impl PrometheusSource {
             let error = self.relist().await.err();
             let is_logged =
                 matches!(error, Some(RelistError::ServersFailed { is_logged: true, .. }));
+            let max_retry_delay = match error {
+                Some(RelistError::ServersFailed { .. }) => MAX_OUTAGE_RETRY_DELAY.min(interval),
+                _ => interval,
+            };
             let error = error.map(|error| hpa_metrics::describe(&error));
-            let delay = if error.is_none() { self.settings.relist_interval } else { retry_delay };
-            let next_delay = if error.is_none() { MIN_RETRY_DELAY } else { retry_delay * 2 };
-            retry_delay = next_delay.min(self.settings.relist_interval);
+            let delay = if error.is_none() { interval } else { retry_delay.min(max_retry_delay) };
+            retry_delay = if error.is_none() { MIN_RETRY_DELAY } else { delay * 2 };
             if !is_logged {
                 self.log_change(last_error.as_deref(), error.as_deref());
                 last_error = error;
@@ -320,7 +327,7 @@ impl PrometheusSource {
         self.sharing.counters.all()
     }
 
-    /// Whether the rules file is invalid or unreadable, so that the previous rules are in use.
+    /// Whether the rules file is invalid or unreadable. The previous rules are then in use.
     pub fn has_refused_file(&self) -> bool {
         self.rules_file_error.read().is_some()
     }
@@ -357,9 +364,9 @@ impl PrometheusSource {
         problems
     }
 
-    /// The reason why it is unknown whether a rule has the metric of a query. `None` if a read rule
-    /// has the metric, if all rules that may have it were read, and with compatibility:
-    /// prometheus-adapter doesn't distinguish unread rules.
+    /// The reason why it is unknown whether a rule has the metric of a query. `None` if a rule has
+    /// it, and if the series of all rules that may have it were read. Also `None` with
+    /// compatibility, because prometheus-adapter doesn't distinguish unread rules.
     fn unread(&self, state: &DiscoveryState, query: &Query) -> Option<NotFound> {
         let (Query::Custom(CustomQuery { metric, .. })
         | Query::External(ExternalQuery { metric, .. })) = query

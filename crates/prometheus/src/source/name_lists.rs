@@ -1,17 +1,24 @@
 //! Splits long lists of names into several queries.
 
+use crate::rules::Compat;
+
 /// The maximum length of the names in a query, in bytes. Proxies refuse much longer queries, and
 /// servers parse them slowly.
 const MAX_LEN: usize = 8 << 10;
 /// The maximum number of parts of one list that are read concurrently.
 pub(super) const CONCURRENCY: usize = 4;
 
-/// Splits a list into parts of at most [`MAX_LEN`] bytes. A longer name is a part of its own.
+/// Splits a list into parts of at most [`MAX_LEN`] bytes. A longer name is a part of its own. With
+/// compatibility, the list is not split.
 ///
 /// `is_per_object` must return whether queries for the parts return the same samples as a query for
 /// the whole list. If it returns `false`, the list is not split. It isn't called for a list that
 /// fits into one part.
-pub(super) fn split(names: &[String], is_per_object: impl FnOnce() -> bool) -> Vec<&[String]> {
+pub(super) fn split(
+    names: &[String],
+    compat: Compat,
+    is_per_object: impl FnOnce() -> bool,
+) -> Vec<&[String]> {
     let mut parts = Vec::new();
     let mut rest = names;
     while !rest.is_empty() {
@@ -24,14 +31,14 @@ pub(super) fn split(names: &[String], is_per_object: impl FnOnce() -> bool) -> V
         parts.push(part);
         rest = remaining;
     }
-    if parts.len() > 1 && is_per_object() { parts } else { vec![names] }
+    let is_split = parts.len() > 1 && compat == Compat::Off && is_per_object();
+    if is_split { parts } else { vec![names] }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use crate::rules::Compat;
     use hpa_calc::{Quantity, Selector};
     use serde_json::{Value, json};
 
@@ -48,7 +55,7 @@ mod tests {
     #[test]
     fn parts_have_all_names_in_their_order() {
         let names: Vec<String> = (0..3000).map(|index| format!("web-{index}")).collect();
-        let parts = split(&names, || true);
+        let parts = split(&names, Compat::Off, || true);
         assert_eq!(parts.concat(), names);
         for part in &parts {
             let len: usize = part.iter().map(|name| name.len() + 1).sum();
@@ -56,14 +63,14 @@ mod tests {
         }
         let total: usize = names.iter().map(|name| name.len() + 1).sum();
         assert_eq!(parts.len(), total.div_ceil(MAX_LEN));
-        assert_eq!(split(&names, || false), [&names[..]]);
+        assert_eq!(split(&names, Compat::Off, || false), [&names[..]]);
     }
 
     #[test]
     fn short_list_and_single_long_name_are_not_split() {
         let long = ["x".repeat(MAX_LEN * 2)];
         for names in [&[][..], &["a".to_owned(), "b".to_owned()], &long] {
-            assert_eq!(split(names, || panic!("not needed")), [names]);
+            assert_eq!(split(names, Compat::Off, || panic!("not needed")), [names]);
         }
     }
 

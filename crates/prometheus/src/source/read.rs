@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::client::{Client, InstantQuery, RuleQueryFailure, TimeoutParameter};
 use crate::rules::{
     Compat,
-    query::Objects as QueriedObjects,
+    query::QueriedObjects,
     registry::{self, FoundMetric},
     results::{CustomItem, ObjectSamples, QueryResult, ResultError, external_items},
     value::timestamp,
@@ -135,7 +135,8 @@ impl PrometheusSource {
             None => self.read_parts(state, request, &found, client, &parts).await?,
         };
         let FoundMetric { label, resource, index, series, .. } = found;
-        let origin = origin("rules", index, client, &series, &query);
+        let rule = state.rules.config.rule_name("rules", index);
+        let origin = origin(rule, client, &series, &query);
         let object_kind = object_kind(resource);
         Ok(CustomResult { samples, sample_count, label, object_kind, origin })
     }
@@ -148,15 +149,14 @@ impl PrometheusSource {
         found: &FoundMetric<'_>,
         names: &'n [String],
     ) -> Vec<&'n [String]> {
-        if self.settings.compat == Compat::Reference {
-            return vec![names];
-        }
         let FoundMetric { rule, resource, series, .. } = found;
         let resource = &resource.group_resource;
         let objects = QueriedObjects { resource, namespace: &request.namespace, names: &[] };
         let (selector, resources) = (&request.metric_selector, &state.resources);
         let query = rule.custom_query(series, objects, selector, resources, Compat::Off);
-        name_lists::split(names, || query.render_for_all_if_per_object().is_ok())
+        name_lists::split(names, self.settings.compat, || {
+            query.render_for_all_if_per_object().is_ok()
+        })
     }
 
     /// Sends a query for each list of names. Returns the samples, their number and the first query.
@@ -244,7 +244,8 @@ impl PrometheusSource {
             found.rule.external_query(&found.series, namespace, metric_selector, resources, compat);
         let query = query.map_err(MetricError::from_query_build_error)?;
         let client = state.external_client(found.index).ok_or_else(unknown)?;
-        let origin = origin("externalRules", found.index, client, &found.series, &query);
+        let rule = state.rules.config.rule_name("externalRules", found.index);
+        let origin = origin(rule, client, &found.series, &query);
         let result = self.send_query(client, query).await?;
         let mut values = ExternalValues { items: Vec::new(), omitted: Vec::new(), origin };
         for item in external_items(&result, compat).map_err(MetricError::from_conversion_error)? {
@@ -315,9 +316,9 @@ fn object_kind(resource: &ApiResource) -> ObjectKind {
     }
 }
 
-fn origin(list: &str, index: usize, client: &Client, series: &str, query: &str) -> Origin {
+fn origin(rule: String, client: &Client, series: &str, query: &str) -> Origin {
     Origin {
-        rule: format!("{list}[{index}]"),
+        rule,
         server: client.settings().name.clone(),
         series: series.to_owned(),
         query: query.to_owned(),

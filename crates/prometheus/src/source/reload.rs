@@ -30,7 +30,7 @@ pub enum ReloadError {
 
 /// The number of failed reads in a row after which a file counts as unreadable. A single read may
 /// fail while the file is replaced.
-const REPORTED_FAILED_READS: u32 = 2;
+const FAILED_READS_UNTIL_REPORT: u32 = 2;
 
 impl PrometheusSource {
     /// Replaces the rules. The next discovery uses them. If the text is invalid or has no rules,
@@ -133,7 +133,7 @@ impl WatchedFile {
             self.next_check = Instant::now() + self.interval;
             match std::fs::read_to_string(&file.path) {
                 Ok(text) => {
-                    let was_reported = self.failed_reads >= REPORTED_FAILED_READS;
+                    let was_reported = self.failed_reads >= FAILED_READS_UNTIL_REPORT;
                     self.failed_reads = 0;
                     if was_reported || text != file.text {
                         file.text.clone_from(&text);
@@ -142,7 +142,7 @@ impl WatchedFile {
                 }
                 Err(error) => {
                     self.failed_reads = self.failed_reads.saturating_add(1);
-                    if self.failed_reads == REPORTED_FAILED_READS {
+                    if self.failed_reads == FAILED_READS_UNTIL_REPORT {
                         return Err(error.into());
                     }
                 }

@@ -53,7 +53,7 @@ impl Rules {
 pub(super) struct DiscoveryState {
     pub(super) rules: Arc<Rules>,
     pub(super) compiled: RuleSet,
-    /// Set while the rules can't be compiled.
+    /// `None` once the resources were read, and before the first attempt.
     pub(super) without_resources: Option<WithoutResources>,
     pub(super) resources: Arc<ApiResources>,
     pub(super) custom: RuleList,
@@ -184,10 +184,12 @@ impl DiscoveryState {
             && is_known(&self.external, config.external_rules.len())
     }
 
-    /// Whether a discovery may yet find a metric that no rule has. `false` once the series of any
-    /// rule in its list were read, because a rule that always fails must not block the metrics of
-    /// others. Usage needs no series, only the compiled rules. Without the resources of the API
-    /// server, only metrics that a rule of the list may have can be found.
+    /// Whether a discovery may yet find the metric of a query, if no rule has it.
+    ///
+    /// Usage needs the compiled rules, but no series. Any other metric can be found until the
+    /// series of one rule in its list were read: a rule that always fails must not block the
+    /// metrics of others. Once the rules were compiled, with or without the resources of the API
+    /// server, one of them must be able to have the metric.
     pub(super) fn may_discover(&self, query: &Query) -> bool {
         let Some((list, compiled, metric)) = self.rules_for(query) else {
             return !self.is_compiled();
@@ -334,12 +336,12 @@ impl DiscoveryState {
             && self.custom_registry.metric_rule(resource, metric).is_some()
     }
 
-    /// The client for a rule of `rules`, by its position in the file.
+    /// The client for the rule at a position in `rules`.
     pub(super) fn custom_client(&self, index: usize) -> Option<&Client> {
         self.rules.servers.get(&self.rules.config.rules.get(index)?.server)
     }
 
-    /// The client for a rule of `externalRules`, by its position in the file.
+    /// The client for the rule at a position in `externalRules`.
     pub(super) fn external_client(&self, index: usize) -> Option<&Client> {
         self.rules.servers.get(&self.rules.config.external_rules.get(index)?.server)
     }

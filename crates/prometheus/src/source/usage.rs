@@ -6,7 +6,7 @@ use crate::client::{Client, InstantQuery, TimeoutParameter};
 use crate::rules::{
     Compat,
     config::ResourceRules,
-    query::{Objects, QueryError},
+    query::{QueriedObjects, QueryError},
     resource_metrics::{self, ResourceMetrics, UsageResource},
     results::{QueryResult, ResultError, Sample},
 };
@@ -111,10 +111,13 @@ impl PrometheusSource {
     ) -> Result<UsageList<T>, MetricError> {
         let names: Vec<String> = objects.iter().map(|object| object.key.name.clone()).collect();
         let compat = self.settings.compat;
-        let parts = self.split_names_of_usage(state, rules, resource, namespace, &names);
+        let parts = name_lists::split(&names, compat, || {
+            let objects = QueriedObjects { resource, namespace, names: &[] };
+            rules.check_per_object(objects, &state.resources).is_ok()
+        });
         let queries = |measured| {
             let query = |names: &&[String]| {
-                let objects = Objects { resource, namespace, names };
+                let objects = QueriedObjects { resource, namespace, names };
                 rules.rule(measured).query(objects, &state.resources, compat).render()
             };
             let queries: Result<Vec<String>, QueryError> = parts.iter().map(query).collect();
@@ -143,32 +146,15 @@ impl PrometheusSource {
             }
         }
         if usage.items.is_empty() {
-            let has_none = |samples: &SamplesByName<'_>| {
+            let has_none = |(_, samples): &(UsageResource, &SamplesByName<'_>)| {
                 objects.iter().all(|object| samples_of(samples, &object.key.name).is_empty())
             };
-            let without_cpu = has_none(&cpu).then_some(UsageResource::Cpu);
-            let without_memory = || has_none(&memory).then_some(UsageResource::Memory);
-            if let Some(measured) = without_cpu.or_else(without_memory) {
+            let samples = [(UsageResource::Cpu, &cpu), (UsageResource::Memory, &memory)];
+            if let Some((measured, _)) = samples.into_iter().find(has_none) {
                 usage.query_without_result = queries(measured)?.into_iter().next();
             }
         }
         Ok(usage)
-    }
-
-    /// Splits a long list of names, if queries for its parts return the same samples as one query.
-    fn split_names_of_usage<'n>(
-        &self,
-        state: &DiscoveryState,
-        rules: &ResourceMetrics,
-        resource: &GroupResource,
-        namespace: &str,
-        names: &'n [String],
-    ) -> Vec<&'n [String]> {
-        if self.settings.compat == Compat::Reference {
-            return vec![names];
-        }
-        let objects = Objects { resource, namespace, names: &[] };
-        name_lists::split(names, || rules.check_per_object(objects, &state.resources).is_ok())
     }
 
     /// Sends queries, and joins the samples of their results.
@@ -198,7 +184,7 @@ impl PrometheusSource {
 }
 
 fn usage_source(state: &DiscoveryState, compat: Compat) -> Result<UsageSource<'_>, MetricError> {
-    let unknown = |reason| MetricError::UnknownMetric(reason);
+    let unknown = MetricError::UnknownMetric;
     let definition = state.rules.config.resource_rules.as_ref();
     if let (Some(path), Compat::Off) = (definition.and_then(ResourceRules::missing_rule), compat) {
         return Err(unknown(NotFound::Other(format!("{path} is missing"))));

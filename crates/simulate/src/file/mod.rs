@@ -53,8 +53,8 @@ pub struct ScenarioFile {
 pub struct Variant {
     pub name: String,
     pub description: String,
-    /// A caution about all results of the scenario, or empty.
-    pub caution: String,
+    /// A caution about all results of the scenario.
+    pub caution: Option<String>,
     /// With the defaults of the API server.
     pub autoscaler: HorizontalPodAutoscaler,
     /// The autoscaler's manifest as written, without defaults.
@@ -135,6 +135,14 @@ impl ScenarioFile {
             variants.push(next);
         }
         Ok(Self { name, description, variants })
+    }
+}
+
+#[cfg(test)]
+impl ScenarioFile {
+    /// Parses a scenario that refers to no files.
+    pub(crate) fn parse_alone(text: &str) -> Result<Self, ScenarioFileError> {
+        Self::parse(text, &|_| Err("there are no files".to_owned()))
     }
 }
 
@@ -245,7 +253,7 @@ fn decode_variant(
     let variant = Variant {
         name: one_line(&spec.name).into_owned(),
         description: spec.description.clone(),
-        caution: one_line(&document.caution).into_owned(),
+        caution: Some(one_line(&document.caution).into_owned()).filter(|text| !text.is_empty()),
         autoscaler: hpa,
         manifest: document.autoscaler,
         start: document.start,

@@ -117,7 +117,7 @@ fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expec
 )]
 #[case::unknown("durations: 1m", "duration: 10m", "line 2, column 1: durations: unknown field")]
 #[case::wrong_type("duration: soon", "duration: 10m", "line 2, column 1: duration: ")]
-#[case::unknown_variant("load: {wave: 1}", "load: {constant: 100}", "line 10, column ")]
+#[case::unknown_load("load: {wave: 1}", "load: {constant: 100}", "line 10, column ")]
 #[case::invalid_load(
     "load: {sum: [{constant: 1}, {steps: [{at: 5, value: 1}, {at: 5, value: 2}]}]}",
     "load: {constant: 100}",
@@ -197,7 +197,7 @@ fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expec
 )]
 #[case::csv("load: {samples: {file: x.csv}}", "load: {constant: 100}", "x.csv: there is no")]
 #[case::csv_line("load: {samples: {file: bad.csv}}", "load: {constant: 100}", "bad.csv: line 2")]
-fn error_has_line_and_column(#[case] new: &str, #[case] old: &str, #[case] expected: &str) {
+fn error_names_field_or_place(#[case] new: &str, #[case] old: &str, #[case] expected: &str) {
     let error = parse(&SCENARIO.replacen(old, new, 1)).expect_err("an error");
     assert!(error.contains(expected), "{error}");
 }

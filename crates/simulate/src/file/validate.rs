@@ -51,7 +51,9 @@ pub(super) fn validate_variant(variant: &Variant) -> Result<(), FieldError> {
     let is_short_enough = variant.scenario.duration.get() <= f64::from(MAX_DAYS) * DAY;
     ensure(is_short_enough, "duration", format!("must be at most {MAX_DAYS}d"))?;
     let has_plausible_start = START_YEARS.contains(&variant.start.to_zoned(TimeZone::UTC).year());
-    ensure(has_plausible_start, "start", "must be in the years 2000 to 2099")?;
+    let (first, last) = (*START_YEARS.start(), *START_YEARS.end());
+    let message = format!("must be in the years {first} to {last}");
+    ensure(has_plausible_start, "start", message)?;
     let is_long_enough = controller.sync_period.get() >= 1.0;
     ensure(is_long_enough, "controller.syncPeriod", "must be at least 1s")?;
     check_not_negative("controller.tolerance", controller.tolerance)?;

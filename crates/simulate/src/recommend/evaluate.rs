@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use super::{SearchOptions, tuning::Candidate};
-use crate::{file::Variant, measure::Outcome, parallel::map_parallel};
+use crate::{file::Variant, measure::Outcome, parallel::map_parallel, workload::number};
 
 const PERCENTILE: f64 = 0.99;
 /// A suggestion counts as cheaper only if its cost is lower by more than this share.
@@ -58,11 +58,8 @@ impl Score {
 
 /// The 99th percentile of sorted values, by nearest rank.
 fn percentile(sorted: &[f64]) -> f64 {
-    let below = sorted
-        .iter()
-        .enumerate()
-        .take_while(|(index, _)| (*index as f64) < PERCENTILE * sorted.len() as f64);
-    below.last().map_or(0.0, |(_, value)| *value)
+    let rank = number::ceil(PERCENTILE * sorted.len() as f64) as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 /// A candidate, the outcomes of its runs so far, and their score.

@@ -200,8 +200,8 @@ impl Goal {
         self.compare(one, &cheaper).is_lt()
     }
 
-    /// Whether `one` has a risk above `max_risk` that is lower than that of `other` only by a share
-    /// that isn't worth a change, and no clearly lower cost.
+    /// Whether the risk of `one` is above `max_risk`, and `one` is hardly better than `other`: its
+    /// risk is not lower by more than [`MIN_RISK_REDUCTION`], and its cost is not clearly lower.
     fn is_hardly_safer(&self, one: &Score, other: &Score) -> bool {
         one.risk > self.max_risk + RISK_STEP
             && one.risk >= other.risk * (1.0 - MIN_RISK_REDUCTION)
@@ -266,7 +266,7 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
         "minReplicas is not lowered below 2, and maxReplicas is not lowered".to_owned(),
         "settings that hpa lint objects to are left out".to_owned(),
     ];
-    assumptions.extend(Some(base.caution.clone()).filter(|caution| !caution.is_empty()));
+    assumptions.extend(base.caution.clone());
     assumptions.extend(samples_note(base));
     let problems = base.resolved_settings().problems.into_iter();
     assumptions.extend(problems.map(|problem| format!("a setting has no effect: {problem}")));

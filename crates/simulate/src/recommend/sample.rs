@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
+use hpa_calc::history::Direction;
 use serde_json::Value;
 
 use super::{
     evaluate::Trial,
     targets::TargetLevels,
-    tuning::{Candidate, Change, Direction, Policy, Setting, Tuning},
+    tuning::{Candidate, Change, Policy, Setting, Tuning},
 };
 use crate::{
     file::Variant,
@@ -102,12 +103,12 @@ impl<'a> Sampler<'a> {
         })
     }
 
-    fn draw(&mut self, count: usize, tuning: impl Fn(&mut Self) -> Tuning) -> Vec<Candidate> {
+    fn draw(&mut self, count: usize, draw_one: impl Fn(&mut Self) -> Tuning) -> Vec<Candidate> {
         let mut drawn = Vec::new();
         let mut attempts = 0;
         while drawn.len() < count && attempts < MAX_ATTEMPTS {
             attempts += 1;
-            let tuning = tuning(self);
+            let tuning = draw_one(self);
             let Some(candidate) = Candidate::new(self.base, tuning) else { continue };
             let manifest = &candidate.variant.manifest;
             if self.seen.insert(manifest.to_string()) && (self.accepts)(manifest) {
@@ -128,7 +129,7 @@ impl<'a> Sampler<'a> {
     }
 
     fn random_change(&mut self, setting: Setting, level: Option<u32>) -> Option<Change> {
-        let (up, down) = (Direction::UP, Direction::DOWN);
+        let (up, down) = (Direction::Up, Direction::Down);
         Some(match setting {
             Setting::Target => {
                 let level = match level {
@@ -162,7 +163,7 @@ impl<'a> Sampler<'a> {
         let spec = &self.base.autoscaler.spec;
         let min = spec.effective_min_replicas();
         let least = LEAST_MIN_REPLICAS.min(min);
-        let choices = [min / 2, min - 1, min + 1, min.saturating_mul(3) / 2, min * 2];
+        let choices = [min / 2, min - 1, min + 1, min.saturating_mul(3) / 2, min.saturating_mul(2)];
         let choice = self.rng.choice(choices)?.clamp(least, spec.max_replicas);
         (min > 0 && choice != min).then_some(choice)
     }

@@ -116,8 +116,8 @@ impl TargetLevels {
         range + of_current + ratio
     }
 
-    /// The targets beyond those of a candidate, if they are the first or the last ones of the
-    /// search, like `targets above 95 %`.
+    /// If a candidate has the lowest or the highest targets of the search: the targets beyond them,
+    /// like `targets above 95 %`.
     pub(super) fn untried(&self, base: &Variant, candidate: &Variant) -> Option<String> {
         let text = targets_text(&candidate.autoscaler.spec.metrics);
         let is_at = |level: &u32| text == targets_text(&self.metrics(base, *level));
@@ -162,8 +162,7 @@ autoscaler:
 workload: {{load: {{constant: 1}}}}
 "
         );
-        let no_files = |_: &str| Err("there are no files".to_owned());
-        ScenarioFile::parse(&text, &no_files).unwrap().variants.remove(0)
+        ScenarioFile::parse_alone(&text).unwrap().variants.remove(0)
     }
 
     fn cpu(utilization: u32) -> String {
@@ -192,7 +191,7 @@ workload: {{load: {{constant: 1}}}}
     }
 
     #[test]
-    fn refinements_stay_in_the_range_that_the_assumption_has() {
+    fn refinements_stay_in_the_range_that_the_assumption_states() {
         let base = scenario(&cpu(7));
         let levels = TargetLevels::new(&base);
         assert_eq!(levels.refinements(50), 46..=54);
@@ -211,7 +210,7 @@ workload: {{load: {{constant: 1}}}}
     }
 
     #[test]
-    fn first_and_last_targets_have_untried_ones_beyond_them() {
+    fn lowest_and_highest_targets_name_the_untried_ones_beyond() {
         let untried = |base: &Variant, level| {
             let levels = TargetLevels::new(base);
             let mut candidate = base.clone();

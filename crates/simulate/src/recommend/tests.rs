@@ -1,10 +1,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hpa_calc::history::Direction;
 use serde_json::Value;
 
 use super::{
     Candidate, Change, Evaluator, Goal, Recommendation, Score, SearchOptions, Setting, Tuning,
-    effects, recommend, tuning::Direction,
+    effects, recommend,
 };
 use crate::{
     file::{ScenarioFile, Variant},
@@ -31,8 +32,7 @@ workload:
 ";
 
 fn scenario(text: &str) -> Variant {
-    let no_files = |_: &str| Err("there are no files".to_owned());
-    ScenarioFile::parse(text, &no_files).unwrap().variants.remove(0)
+    ScenarioFile::parse_alone(text).unwrap().variants.remove(0)
 }
 
 fn wasteful() -> Variant {
@@ -123,7 +123,7 @@ fn rules_that_the_suggestion_resets_have_an_effect() {
     let options = options();
     let on_run = || {};
     let evaluator = Evaluator::new(&base, &options, &on_run);
-    let changes = [(Setting::UpTolerance, Change::tolerance(Direction::UP, 2))].into();
+    let changes = [(Setting::UpTolerance, Change::tolerance(Direction::Up, 2))].into();
     let tuning = Tuning { replaces_behavior: true, changes };
     let trial = evaluator.run_all(Candidate::new(&base, tuning).unwrap());
     let effects = effects(&base, &trial, &evaluator);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{EffectiveBehavior, api::HorizontalPodAutoscalerSpec, history};
+use hpa_calc::{EffectiveBehavior, api::HorizontalPodAutoscalerSpec, history::Direction};
 use serde_json::{Map, Value, json};
 
 use super::targets::{TargetLevels, targets_text};
@@ -41,25 +41,21 @@ impl Setting {
     ];
 }
 
-/// A direction of scaling.
-#[derive(Clone, Copy)]
-pub(super) struct Direction {
-    name: &'static str,
-    /// The field of `behavior` with its rules.
-    field: &'static str,
-    of_rules: history::Direction,
+/// The direction in the texts of changes.
+fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    }
 }
 
-impl Direction {
-    pub(super) const UP: Self =
-        Self { name: "up", field: "scaleUp", of_rules: history::Direction::Up };
-    pub(super) const DOWN: Self =
-        Self { name: "down", field: "scaleDown", of_rules: history::Direction::Down };
-
-    /// A merge patch that sets some of the rules.
-    fn patch(self, rules: &Value) -> Value {
-        json!({ "spec": { "behavior": { (self.field): rules } } })
-    }
+/// A merge patch that sets some of the scaling rules of a direction.
+fn rules_patch(direction: Direction, rules: &Value) -> Value {
+    let field = match direction {
+        Direction::Up => "scaleUp",
+        Direction::Down => "scaleDown",
+    };
+    json!({ "spec": { "behavior": { field: rules } } })
 }
 
 /// A scaling policy: type, value, period in seconds.
@@ -97,8 +93,8 @@ impl Change {
 
     /// Sets a stabilization window.
     pub(super) fn window(direction: Direction, seconds: u32) -> Self {
-        let patch = direction.patch(&json!({ "stabilizationWindowSeconds": seconds }));
-        Self::new(patch, format!("scale-{} window {seconds}s", direction.name))
+        let patch = rules_patch(direction, &json!({ "stabilizationWindowSeconds": seconds }));
+        Self::new(patch, format!("scale-{} window {seconds}s", direction_name(direction)))
     }
 
     pub(super) fn policy(direction: Direction, (kind, value, period): Policy) -> Self {
@@ -108,14 +104,14 @@ impl Change {
             (_, 1) => " pod",
             _ => " pods",
         };
-        let text = format!("scale {} by {value}{unit} in {period}s", direction.name);
-        Self::new(direction.patch(&json!({ "policies": [policy] })), text)
+        let text = format!("scale {} by {value}{unit} in {period}s", direction_name(direction));
+        Self::new(rules_patch(direction, &json!({ "policies": [policy] })), text)
     }
 
     pub(super) fn tolerance(direction: Direction, percent: u32) -> Self {
         let tolerance = (f64::from(percent) / 100.0).to_string();
-        let patch = direction.patch(&json!({ "tolerance": tolerance }));
-        Self::new(patch, format!("tolerance {percent} % {}", direction.name))
+        let patch = rules_patch(direction, &json!({ "tolerance": tolerance }));
+        Self::new(patch, format!("tolerance {percent} % {}", direction_name(direction)))
     }
 
     /// Turns on forecasts.
@@ -209,16 +205,16 @@ impl Candidate {
         let new_behavior = EffectiveBehavior::new(new, &settings);
         let mut resets = Vec::new();
         for (direction, [window, policy, tolerance]) in [
-            (Direction::UP, [Setting::UpWindow, Setting::UpPolicy, Setting::UpTolerance]),
-            (Direction::DOWN, [Setting::DownWindow, Setting::DownPolicy, Setting::DownTolerance]),
+            (Direction::Up, [Setting::UpWindow, Setting::UpPolicy, Setting::UpTolerance]),
+            (Direction::Down, [Setting::DownWindow, Setting::DownPolicy, Setting::DownTolerance]),
         ] {
-            let Direction { name, of_rules, .. } = direction;
+            let name = direction_name(direction);
             let rules = |spec: &HorizontalPodAutoscalerSpec| {
-                spec.scaling_rules(of_rules).cloned().unwrap_or_default()
+                spec.scaling_rules(direction).cloned().unwrap_or_default()
             };
             let (old, new) = (rules(old), rules(new));
-            let old_window = old_behavior.rules(of_rules).stabilization_window();
-            let new_window = new_behavior.rules(of_rules).stabilization_window();
+            let old_window = old_behavior.rules(direction).stabilization_window();
+            let new_window = new_behavior.rules(direction).stabilization_window();
             let differences = [
                 (
                     window,
@@ -290,9 +286,7 @@ autoscaler:
     behavior: {scaleDown: {stabilizationWindowSeconds: 60}}
 workload: {load: {constant: 1}}
 ";
-        let no_files = |_: &str| Err("there are no files".to_owned());
-        let file = crate::ScenarioFile::parse(text, &no_files).unwrap();
-        let base = &file.variants[0];
+        let base = &crate::ScenarioFile::parse_alone(text).unwrap().variants[0];
         let candidate = |changes: Vec<(Setting, Change)>| {
             let changes = changes.into_iter().collect();
             Candidate::new(base, Tuning { replaces_behavior: true, changes }).unwrap()
@@ -307,7 +301,7 @@ workload: {load: {constant: 1}}
         let patch = json!({ "metadata": { "annotations": annotations }, "spec": spec });
         assert_eq!(without_rules.patch(base), patch);
         let with_rule =
-            candidate(vec![(Setting::UpPolicy, Change::policy(Direction::UP, ("Pods", 1, 60)))]);
+            candidate(vec![(Setting::UpPolicy, Change::policy(Direction::Up, ("Pods", 1, 60)))]);
         let settings = ["default scale-down window 300s", "scale up by 1 pod in 60s"];
         assert_eq!(with_rule.describe(base), settings);
         let policy = json!({ "type": "Pods", "value": 1, "periodSeconds": 60 });
@@ -330,10 +324,10 @@ autoscaler:
 workload: {{load: {{constant: 1}}}}
 "
             );
-            let file = crate::ScenarioFile::parse(&text, &|_| Err(String::new())).unwrap();
-            let changes = [(Setting::UpTolerance, Change::tolerance(Direction::UP, 2))].into();
+            let base = &crate::ScenarioFile::parse_alone(&text).unwrap().variants[0];
+            let changes = [(Setting::UpTolerance, Change::tolerance(Direction::Up, 2))].into();
             let tuning = Tuning { replaces_behavior: true, changes };
-            Candidate::new(&file.variants[0], tuning).unwrap().resets(&file.variants[0])
+            Candidate::new(base, tuning).unwrap().resets(base)
         };
         let defaults = "{scaleUp: {stabilizationWindowSeconds: 0, policies: [{type: Pods, \
                         value: 4, periodSeconds: 15}, {type: Percent, value: 100, periodSeconds: \

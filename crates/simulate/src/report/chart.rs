@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 
 use hpa_calc::explain::{Reason, counted, number};
-use jiff::Timestamp;
 
 use super::{
     VariantRun,
@@ -12,6 +11,7 @@ use super::{
         AXIS_HEIGHT, Label, PLOT_GAP as GAP, PlotArea, TITLE_HEIGHT, WIDTH, begin_image,
         draw_labels, round_end, round_values, time_axis, value_axis, whole_values,
     },
+    recorded::{RecordedReplicas, Segment},
     style::escape,
     table::{best_index, percent},
     times::{TimeFormat, format_duration},
@@ -106,7 +106,7 @@ fn chart(
 ) -> String {
     let end = variant.scenario.duration.get();
     let area = |top, height, max| PlotArea { top, height, end, max };
-    let times = &RecordedReplicas::time_format(recorded);
+    let times = &TimeFormat::of_run(recorded.map(|recorded| recorded.start));
     let load = area(top + TITLE_HEIGHT, LOAD_HEIGHT, axis_ends.load);
     let replicas_top = load.top + LOAD_HEIGHT + GAP + TITLE_HEIGHT;
     let replicas = area(replicas_top, REPLICAS_HEIGHT, axis_ends.replicas);
@@ -325,54 +325,7 @@ fn mark_path(step: &Scaling, x: f64, y: f64) -> String {
     }
 }
 
-/// Replicas that were recorded at regular intervals.
-#[derive(Clone, Debug, Default)]
-pub struct RecordedReplicas {
-    /// The time of the first value, which is the start of the run.
-    pub start: Timestamp,
-    /// Seconds between two values.
-    pub step: f64,
-    /// The replicas; `None` in gaps.
-    pub values: Vec<Option<f64>>,
-}
-
-/// Consecutive recorded replicas without a gap.
-struct Segment {
-    /// Seconds, and replicas rounded to whole ones.
-    points: Vec<(f64, f64)>,
-    /// The second in which the gap after the segment begins.
-    end: f64,
-}
-
-impl RecordedReplicas {
-    /// The format of times in reports. A run with recorded replicas is a replay.
-    pub(super) fn time_format(recorded: Option<&Self>) -> TimeFormat {
-        TimeFormat::of_run(recorded.map(|recorded| recorded.start))
-    }
-
-    fn segments(&self) -> Vec<Segment> {
-        let mut first = 0_usize;
-        let mut segments = Vec::new();
-        for chunk in self.values.chunk_by(|one, next| one.is_some() == next.is_some()) {
-            let point = |(index, value): (usize, &Option<f64>)| {
-                Some(((first + index) as f64 * self.step, (*value)?.round()))
-            };
-            let points: Vec<_> = chunk.iter().enumerate().filter_map(point).collect();
-            first += chunk.len();
-            if !points.is_empty() {
-                segments.push(Segment { points, end: first as f64 * self.step });
-            }
-        }
-        segments
-    }
-
-    /// The minimum and maximum of the recorded replicas.
-    fn range(&self) -> Option<(f64, f64)> {
-        let values = || self.values.iter().flatten().map(|value| value.round());
-        Some((values().reduce(f64::min)?, values().reduce(f64::max)?))
-    }
-}
-
+/// The description of a chart, for screen readers.
 fn describe(variant: &Variant, run: &Run, recorded: Option<&RecordedReplicas>) -> String {
     let outcome = &run.outcome;
     let mut sentences = vec![
@@ -409,21 +362,4 @@ fn range(run: &Run, value: impl Fn(&TimelinePoint) -> f64) -> String {
     let ends = (values().reduce(f64::min), values().reduce(f64::max));
     let (Some(min), Some(max)) = ends else { return "unknown".to_owned() };
     format!("{} to {}", number(min), number(max))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn segments_are_whole_replicas_between_gaps() {
-        let values = vec![None, Some(2.0), Some(2.6), None, None, Some(13.6)];
-        let recorded = RecordedReplicas { step: 15.0, values, ..RecordedReplicas::default() };
-        let segments: Vec<_> =
-            recorded.segments().into_iter().map(|segment| (segment.points, segment.end)).collect();
-        let expected = [(vec![(15.0, 2.0), (30.0, 3.0)], 45.0), (vec![(75.0, 14.0)], 90.0)];
-        assert_eq!(segments, expected);
-        assert_eq!(recorded.range(), Some((2.0, 14.0)));
-        assert!(RecordedReplicas::default().range().is_none());
-    }
 }

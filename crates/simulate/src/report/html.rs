@@ -6,7 +6,9 @@ use hpa_calc::explain::counted;
 
 use super::{
     VariantRun,
-    chart::{AxisEnds, MAX_MARKS, RecordedReplicas, svg_element},
+    chart::{AxisEnds, MAX_MARKS, svg_element},
+    page::begin_page,
+    recorded::RecordedReplicas,
     style::{CHART, PAGE, escape, paragraphs},
     table::{best_index, comparison_cells, cost_order, scalings_and_problems},
     times::{TimeFormat, format_duration},
@@ -46,12 +48,12 @@ pub fn html(
     let mut page = begin_page(name, &format!("{PAGE}{CHART}"));
     page += &paragraphs(&scenario_file.description);
     if let Some((variant, _)) = results.first() {
-        page += &paragraphs(&variant.caution);
+        page += &paragraphs(variant.caution.as_deref().unwrap_or_default());
         let _ = writeln!(
             page,
             "<p>Simulated: {}, sync period {}, seed {}.</p>",
             format_duration(variant.scenario.duration.get()),
-            format_duration(variant.sync_period(&variant.settings())),
+            format_duration(variant.sync_period()),
             variant.scenario.seed
         );
     }
@@ -65,25 +67,16 @@ pub fn html(
         page += &paragraphs(&variant.description);
         let chart = svg_element(result, recorded, axis_ends);
         let _ = writeln!(page, "<div class=\"wide\">{chart}</div>");
-        page += &scalings_table(run, &RecordedReplicas::time_format(recorded));
+        let times = TimeFormat::of_run(recorded.map(|recorded| recorded.start));
+        page += &scalings_table(run, &times);
         page += "</section>\n";
     }
     page + "</body>\n</html>\n"
 }
 
-/// The beginning of a self-contained page, up to and including its title.
-pub(super) fn begin_page(title: &str, style: &str) -> String {
-    let title = escape(title);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-            <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-            <style>{style}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
-    )
-}
-
 fn marks_legend() -> String {
     format!(
-        "<p>The marks of scalings in the charts say what determined the size: △▽ metrics, \
+        "<p>The marks of scalings in the charts show what determined the replicas: △▽ metrics, \
             ◇ stabilization window, □ policy, ▭ bound. Charts with more than {MAX_MARKS} scalings \
             have no marks.</p>\n"
     )

@@ -5,21 +5,20 @@ use std::fmt::Write as _;
 use jiff::Zoned;
 
 use super::{
-    html::begin_page,
     plot::{
         AXIS_HEIGHT, Label, PlotArea, TITLE_HEIGHT, begin_image, draw_labels, round_end,
         round_values, time_axis, value_axis,
     },
-    style::{PAGE, escape, paragraphs},
+    style::escape,
     times::TimeFormat,
 };
 
 const PLOT_HEIGHT: f64 = 150.0;
 
-/// The style of a line. [`Style::Load`] and [`Style::Forecast`] are drawn as straight segments
-/// between points, the others as steps.
+/// The style of a line. [`LineStyle::Load`] and [`LineStyle::Forecast`] are drawn as straight
+/// segments between points, the others as steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum LineStyle {
     Load,
     Forecast,
     Capacity,
@@ -28,7 +27,7 @@ pub enum Style {
     Baseline,
 }
 
-impl Style {
+impl LineStyle {
     fn class(self) -> &'static str {
         match self {
             Self::Load => "load",
@@ -48,7 +47,7 @@ impl Style {
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
-    pub style: Style,
+    pub style: LineStyle,
     pub points: Vec<(f64, f64)>,
 }
 
@@ -99,47 +98,6 @@ fn draw(plot: &Plot, area: &PlotArea) -> String {
     svg + &draw_labels(area, labels)
 }
 
-/// Creates a self-contained HTML page.
-pub fn page(title: &str, parts: &[PagePart]) -> String {
-    let mut page = begin_page(title, PAGE);
-    for part in parts {
-        match part {
-            PagePart::Heading(text) => {
-                let _ = writeln!(page, "<h2>{}</h2>", escape(text));
-            }
-            PagePart::Text(text) => page += &paragraphs(text),
-            PagePart::Image(svg) => {
-                let _ = writeln!(page, "<div class=\"wide\">{svg}</div>");
-            }
-            PagePart::Table(rows) => page += &table(rows),
-        }
-    }
-    page + "</body>\n</html>\n"
-}
-
-/// A part of a [`page`].
-#[derive(Clone, Debug)]
-pub enum PagePart {
-    Heading(String),
-    /// A text with a paragraph for each line.
-    Text(String),
-    /// Rows of cells. The first row is the header.
-    Table(Vec<Vec<String>>),
-    /// An SVG element.
-    Image(String),
-}
-
-fn table(rows: &[Vec<String>]) -> String {
-    let mut table = "<div class=\"wide\"><table>\n".to_owned();
-    for (index, row) in rows.iter().enumerate() {
-        let cell = if index == 0 { "th" } else { "td" };
-        let cells = row.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text)));
-        let cells = cells.collect::<Vec<_>>().concat();
-        let _ = writeln!(table, "<tr>{cells}</tr>");
-    }
-    table + "</table></div>\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,7 +119,8 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_overload_is_marked() {
-        let line = Line { name: "a<b".to_owned(), style: Style::Load, points: vec![(0.0, 2.0)] };
+        let (name, points) = ("a<b".to_owned(), vec![(0.0, 2.0)]);
+        let line = Line { name, style: LineStyle::Load, points };
         let beyond = vec![(0.0, 2.0, 1.0), (60.0, 1.0, 1.0)];
         let plot = Plot { title: "x & y".to_owned(), lines: vec![line], min_axis_end: 9.0, beyond };
         let svg = plots(&[plot], &Zoned::default(), 60.0, "\"quoted\"");
@@ -169,12 +128,5 @@ mod tests {
             svg.contains("a&lt;b") && svg.contains("x &amp; y") && svg.contains("&quot;quoted")
         );
         assert!(svg.contains("class=\"over\"") && svg.contains(">10</text>"), "{svg}");
-        let parts = [
-            PagePart::Table(vec![vec!["<h>".to_owned()], vec!["1".to_owned()]]),
-            PagePart::Text("two\n<lines>".to_owned()),
-        ];
-        let page = page("<t>", &parts);
-        assert!(page.contains("<p>two</p>\n<p>&lt;lines&gt;</p>\n"), "{page}");
-        assert!(page.contains("<th>&lt;h&gt;</th>") && page.contains("<title>&lt;t&gt;</title>"));
     }
 }

@@ -82,7 +82,7 @@ impl PlotArea {
     pub(super) fn steps_until(&self, points: &[(f64, f64)], end: f64) -> String {
         let Some(first) = points.first() else { return String::new() };
         let mut path = format!("M{}", self.coordinates(*first));
-        // The same value again draws nothing.
+        // A repeated value draws nothing.
         #[expect(clippy::float_cmp, reason = "equal values are copies")]
         let steps = points.chunk_by(|one, next| one.1 == next.1);
         for step in steps.skip(1) {
@@ -224,11 +224,11 @@ const LABEL_GAP: f64 = 8.0;
 /// A label with the name of a line or an area.
 pub(super) struct Label {
     /// The CSS class of the line or area.
-    pub(super) class: &'static str,
-    pub(super) text: String,
+    class: &'static str,
+    text: String,
     /// The label is placed at the height of this value, if there is room.
-    pub(super) value: f64,
-    pub(super) is_area: bool,
+    value: f64,
+    is_area: bool,
 }
 
 impl Label {

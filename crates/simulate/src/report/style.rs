@@ -54,8 +54,8 @@ h2,h2+p,summary{break-after:avoid}\
 details:not(.long)::details-content{content-visibility:visible;height:auto;display:block}}
 ";
 
-/// Escapes text for HTML and SVG, and with [`one_line`]. XML, and therefore SVG, permits hardly any
-/// control character.
+/// Escapes text for HTML and SVG. [`one_line`] escapes the control characters: SVG is XML, which
+/// permits hardly any of them.
 pub(super) fn escape(text: &str) -> String {
     let text = one_line(text);
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

@@ -1,8 +1,6 @@
-//! The comparison of variants, and the scalings of a variant, as text.
+//! The comparison of variants as a table, and the scalings of a variant as a list.
 
-use std::collections::BTreeSet;
-
-use hpa_calc::explain::{counted, number};
+use hpa_calc::explain::number;
 use jiff::Timestamp;
 
 use super::{
@@ -11,9 +9,8 @@ use super::{
 };
 use crate::{
     file::{Cost, Variant},
-    measure::{ACCEPTED_LATENCY, Rescales},
+    measure::ACCEPTED_LATENCY,
     run::Run,
-    workload::scenario::MAX_PODS,
 };
 
 /// The header of a column, and a function that returns the cell of a result. If it returns `None`
@@ -80,7 +77,7 @@ fn cost(variant: &Variant, run: &Run) -> Option<String> {
     (variant.cost.per_pod_hour > 0.0).then(|| money(run.outcome.cost, &variant.cost))
 }
 
-fn latency(run: &Run) -> Option<String> {
+pub(super) fn latency(run: &Run) -> Option<String> {
     let latency = run.outcome.latency?;
     Some(format!("{}×", number(latency.p99)))
 }
@@ -122,218 +119,25 @@ pub(super) fn best_index(results: &[VariantRun]) -> Option<usize> {
 }
 
 /// The p99 latency up to which a variant isn't too slow: [`ACCEPTED_LATENCY`], or that of the base.
-fn accepted_latency(results: &[VariantRun]) -> f64 {
+pub(super) fn accepted_latency(results: &[VariantRun]) -> f64 {
     let base = results.first().and_then(|(_, run)| run.outcome.latency);
     base.map_or(ACCEPTED_LATENCY, |latency| latency.p99.max(ACCEPTED_LATENCY))
 }
 
-/// Whether the p99 latency is above the accepted one. A run at the limit of its capacity without
-/// overload is that slow.
-fn is_too_slow(run: &Run, accepted_latency: f64) -> bool {
+/// Whether the p99 latency is above the accepted one. A run without overload is that slow if its
+/// pods work at the limit of their capacity.
+pub(super) fn is_too_slow(run: &Run, accepted_latency: f64) -> bool {
     run.outcome.latency.is_some_and(|latency| latency.p99 > accepted_latency)
 }
 
 /// Whether all variants have a price. If so, they are compared by money, otherwise by pod-hours.
-fn has_prices(results: &[VariantRun]) -> bool {
+pub(super) fn has_prices(results: &[VariantRun]) -> bool {
     results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0)
 }
 
 /// The criterion that decides between variants with the same overload.
 pub(super) fn cost_order(results: &[VariantRun]) -> &'static str {
     if has_prices(results) { "lowest cost" } else { "fewest pod-hours" }
-}
-
-/// A note if the recorded samples of the load end before the simulated time does, or after it.
-pub fn samples_note(variant: &Variant) -> Option<String> {
-    let (last, interval) = variant.workload.load.last_sample()?;
-    let end = variant.scenario.duration.get();
-    if last + interval < end {
-        let last = format_duration(last);
-        Some(format!(
-            "the samples of the load end at {last}, and the last one counts until the end"
-        ))
-    } else if last - interval > end {
-        let end = format_duration(end);
-        Some(format!("the samples of the load after {end} are left out (duration)"))
-    } else {
-        None
-    }
-}
-
-/// The caution of the scenario.
-pub fn caution(results: &[VariantRun]) -> Option<String> {
-    let (base, _) = results.first()?;
-    (!base.caution.is_empty()).then(|| base.caution.clone())
-}
-
-/// The result in a sentence, which names the best variant if there are several. Sentences about
-/// what restricts the result precede it: the scenario's caution, a pause, settings without effect,
-/// metrics that the scenario lacks, reconciles that can't decide, and more pods than a run can
-/// have.
-pub fn answer_sentence(results: &[VariantRun]) -> String {
-    let Some(base) = results.first() else { return String::new() };
-    let has_prices = has_prices(results);
-    let notes = [
-        caution(results),
-        pause_sentence(results),
-        ineffective_settings_sentence(results),
-        absence_sentence(results),
-        never_decided_sentence(results),
-        failures_sentence(results),
-        pod_limit_sentence(results),
-    ];
-    let notes: String = notes.into_iter().flatten().map(|sentence| sentence + " ").collect();
-    let Some(best) = best_index(results).and_then(|index| results.get(index)) else {
-        return format!("{notes}The pods were {}.", outcome_clause(base, base, has_prices));
-    };
-    let accepted_latency = accepted_latency(results);
-    let is_slow = |(_, run): &VariantRun| is_too_slow(run, accepted_latency);
-    let latency_limit = if results.iter().any(is_slow) {
-        format!("p99 latency up to {}×, ", number(accepted_latency))
-    } else {
-        String::new()
-    };
-    format!(
-        "{notes}Best variant (least overload, {latency_limit}then {}): {}, {}.",
-        cost_order(results),
-        best.0.name,
-        outcome_clause(best, base, has_prices)
-    )
-}
-
-/// The overload, the cost and its difference from the base, and any slowness or reversals. The
-/// choice of the best variant ignores reversals, so they must be visible here.
-fn outcome_clause((variant, run): &VariantRun, base: &VariantRun, has_prices: bool) -> String {
-    let (outcome, (base, base_run)) = (&run.outcome, base);
-    let change = if has_prices {
-        relative_change(outcome.cost, base_run.outcome.cost)
-    } else {
-        relative_change(outcome.pod_hours, base_run.outcome.pod_hours)
-    };
-    let change = change.filter(|_| variant.name != base.name);
-    let change = change.map(|change| format!(" ({change})")).unwrap_or_default();
-    let pod_hours = number(outcome.pod_hours);
-    let cost = if has_prices {
-        format!("{}{change}, {pod_hours} pod-hours", money(outcome.cost, &variant.cost))
-    } else {
-        format!("{pod_hours} pod-hours{change}")
-    };
-    let Rescales { reversals, .. } = outcome.rescales;
-    let reversals = if reversals > 0 {
-        let total = counted(outcome.rescales.total(), "scaling");
-        format!(", with {} in {total}", counted(reversals, "reversal"))
-    } else {
-        String::new()
-    };
-    let latency = latency(run).filter(|_| is_too_slow(run, ACCEPTED_LATENCY));
-    let latency = latency.map(|latency| format!(", with a p99 latency of {latency}"));
-    let latency = latency.unwrap_or_default();
-    let overload = format_duration(outcome.overload.seconds);
-    format!("overloaded for {overload}{latency}, at {cost}{reversals}")
-}
-
-/// Names the variants whose autoscaler has a pause or a dry run. `None` if there are none.
-pub fn pause_sentence(results: &[VariantRun]) -> Option<String> {
-    let (affected, _) = affected_variants(results, |(variant, _)| !variant.may_scale())?;
-    Some(format!(
-        "The autoscaler has a pause or a dry run{affected}, so it doesn't scale as usual."
-    ))
-}
-
-/// Names the settings of the autoscalers that are invalid, unknown or otherwise without effect.
-/// `None` if there are none.
-pub fn ineffective_settings_sentence(results: &[VariantRun]) -> Option<String> {
-    let problems = |(variant, _): &VariantRun| {
-        variant.resolved_settings().problems.into_iter().map(|problem| problem.to_string())
-    };
-    let all: BTreeSet<String> = results.iter().flat_map(problems).collect();
-    let sentences = all.iter().filter_map(|text| {
-        let has_problem = |one: &VariantRun| problems(one).any(|problem| problem == *text);
-        let (affected, _) = affected_variants(results, has_problem)?;
-        Some(format!("A setting has no effect{affected}: {text}."))
-    });
-    let sentences: Vec<String> = sentences.collect();
-    (!sentences.is_empty()).then(|| sentences.join(" "))
-}
-
-/// Names the metrics of the autoscalers that the scenario lacks. `None` if there are none.
-fn absence_sentence(results: &[VariantRun]) -> Option<String> {
-    let (affected, _) = affected_variants(results, |(_, run)| !run.absent_metrics.is_empty())?;
-    let metrics: BTreeSet<&str> =
-        results.iter().flat_map(|(_, run)| &run.absent_metrics).map(String::as_str).collect();
-    let (verb, pronoun) = if metrics.len() == 1 { ("isn't", "it") } else { ("aren't", "them") };
-    let metrics: Vec<&str> = metrics.into_iter().collect();
-    Some(format!(
-        "{} {verb} in the scenario{affected}, so nothing can scale on {pronoun}.",
-        metrics.join(" and ")
-    ))
-}
-
-/// The smallest share of failed reconciles that the answer reports. Pods without metrics at the
-/// start and short outages cause smaller ones. The list of scalings has all failures.
-const REPORTED_FAILURES: f64 = 0.1;
-
-/// Names the variants in which no metric ever determined the replicas, with the main problem.
-/// `None` if there are none. Leaves out variants with metrics that the scenario lacks:
-/// [`absence_sentence`] has them.
-fn never_decided_sentence(results: &[VariantRun]) -> Option<String> {
-    let undecided =
-        |(_, run): &VariantRun| run.absent_metrics.is_empty() && run.reconciles.never_decided();
-    let (affected, first) = affected_variants(results, undecided)?;
-    let problem = problem_clause(first);
-    Some(format!("The autoscaler never decided{affected}: {problem}."))
-}
-
-/// States the share of reconciles in which the autoscaler could not decide, and the main problem.
-/// `None` if the share is small in all variants. Leaves out the variants of [`absence_sentence`]
-/// and of [`never_decided_sentence`].
-fn failures_sentence(results: &[VariantRun]) -> Option<String> {
-    let often_fails = |(_, run): &VariantRun| {
-        let reconciles = run.reconciles;
-        run.absent_metrics.is_empty()
-            && !reconciles.never_decided()
-            && reconciles.failed_share() >= REPORTED_FAILURES
-    };
-    let (affected, first) = affected_variants(results, often_fails)?;
-    let problem = problem_clause(first);
-    let failing = results.iter().filter(|one| often_fails(one));
-    let shares: Vec<f64> = failing.map(|(_, run)| run.reconciles.failed_share()).collect();
-    let bound = if shares.len() > 1 { "up to " } else { "" };
-    let share = percent(shares.into_iter().fold(0.0, f64::max));
-    Some(format!(
-        "The autoscaler could not decide in {bound}{share} of the reconciles{affected}: {problem}."
-    ))
-}
-
-/// The main problem of a run, without the full stop.
-fn problem_clause(run: &Run) -> &str {
-    run.main_problem().unwrap_or_default().trim_end_matches('.')
-}
-
-/// Names the variants that scale to more pods than a run can have. `None` if there are none.
-pub fn pod_limit_sentence(results: &[VariantRun]) -> Option<String> {
-    let (affected, _) = affected_variants(results, |(_, run)| run.exceeds_pod_limit)?;
-    Some(format!(
-        "The autoscaler scaled to more than {MAX_PODS} replicas{affected}, and a simulation has at \
-         most that many pods."
-    ))
-}
-
-/// The names of the variants that match, in parentheses, and the run of the first one. The names
-/// are empty if all variants match. `None` if none does.
-fn affected_variants(
-    results: &[VariantRun],
-    matches: impl Fn(&VariantRun) -> bool,
-) -> Option<(String, &Run)> {
-    let affected: Vec<&VariantRun> = results.iter().filter(|one| matches(one)).collect();
-    let (_, first) = affected.first().copied()?;
-    let names: Vec<&str> = affected.iter().map(|(variant, _)| variant.name.as_str()).collect();
-    let suffix = match names.len() {
-        all if all == results.len() => String::new(),
-        1 => format!(" (variant {})", names.join(", ")),
-        _ => format!(" (variants {})", names.join(", ")),
-    };
-    Some((suffix, first))
 }
 
 /// The scalings and problems of a run in order of time: second, replicas or duration, sentence.
@@ -387,7 +191,7 @@ pub fn relative_change(value: f64, base: f64) -> Option<String> {
     })
 }
 
-fn money(amount: f64, cost: &Cost) -> String {
+pub(super) fn money(amount: f64, cost: &Cost) -> String {
     format!("{}{amount:.2}", cost.currency)
 }
 

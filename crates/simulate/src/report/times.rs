@@ -103,7 +103,7 @@ mod tests {
     #[case(200.0, "3m20s")]
     #[case(7500.0, "2h5m")]
     #[case(97_200.0, "1d3h")]
-    fn span_has_two_units(#[case] seconds: f64, #[case] text: &str) {
+    fn duration_has_its_two_largest_units(#[case] seconds: f64, #[case] text: &str) {
         assert_eq!(format_duration(seconds), text);
     }
 

@@ -184,8 +184,8 @@ impl Load {
     }
 
     /// Checks that values are finite and not negative, that times are in order, that periods are
-    /// positive, and that there are samples, which don't start after `end`. Parts of a sum may be
-    /// negative.
+    /// positive, and that lists of samples are not empty and don't start after `end`. Parts of a
+    /// sum may be negative.
     pub fn validate(&self, end: Seconds) -> Result<(), FieldError> {
         self.check_form(end)?;
         self.check_sign()

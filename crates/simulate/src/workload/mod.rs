@@ -1,9 +1,9 @@
 //! A model of workloads under load, without I/O and without a clock: pods that start, become ready,
 //! flap, crash and are evicted; load over time; queues; and metrics with measurement errors.
 //!
-//! The model is used by `hpa-testbed`, which keeps objects of a Kubernetes API consistent with it,
-//! and by `hpa-simulate`, which runs it in virtual time without an API. A
-//! [`Scenario`](scenario::Scenario) describes a simulation.
+//! The rest of this crate runs the model in virtual time without an API. `hpa-testbed` keeps the
+//! objects of a Kubernetes API consistent with it. A [`Scenario`](scenario::Scenario) describes a
+//! simulation.
 //!
 //! A random value depends only on the seed, on its subject, and on the time or a counter. A subject
 //! is, for example, a metric or the n-th pod of a workload. The same scenario therefore has the

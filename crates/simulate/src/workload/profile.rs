@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use hpa_calc::crd::FieldError;
-use hpa_calc::quantity::{Format, MilliValue, Quantity};
+use hpa_calc::{
+    crd::FieldError,
+    quantity::{Format, MilliValue, Quantity},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

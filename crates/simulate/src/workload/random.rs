@@ -20,9 +20,13 @@ pub fn hash(parts: &[&str]) -> u64 {
     hash
 }
 
+/// Streams of independent numbers about the same subject and time: `seed ^ MISSED_SCRAPES`.
+pub(crate) const MISSED_SCRAPES: u64 = 1;
+pub(crate) const NOISE: u64 = 2;
+pub(crate) const POD_FAILURES: u64 = 3;
+
 /// The random numbers of one subject (`key` is its hash) at one time, or at one value of a counter
-/// (`index`). For independent numbers of the same subject and time, callers change the seed: `^ 1`
-/// for missed scrapes, `^ 2` for noise, `^ 3` for failures of pods.
+/// (`index`).
 pub fn rng(seed: u64, key: u64, index: u64) -> Rng {
     let mut mixer = Rng::with_seed(seed ^ key.rotate_left(17));
     Rng::with_seed(mixer.u64(..) ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15))

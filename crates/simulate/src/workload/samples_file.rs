@@ -38,13 +38,13 @@ pub fn parse_offsets(
     column: Option<&str>,
 ) -> Result<Vec<(Seconds, f64)>, SamplesError> {
     let mut start: Option<Timestamp> = None;
-    let expected = Expected {
+    let rules = CellRules {
         times: "a duration or time such as 90s, 1h30m or 2026-11-23T08:00:00Z",
         // A part of a sum may be negative.
         min_value: f64::MIN,
         column_setting: "\"column\"",
     };
-    parse(text, column, expected, |cell: &str, previous: Option<Seconds>| {
+    parse(text, column, rules, |cell: &str, previous: Option<Seconds>| {
         let offset = cell.parse().ok().filter(|offset: &Seconds| offset.get() <= MAX_OFFSET);
         if start.is_none() && (offset.is_some() || previous.is_some()) {
             return offset;
@@ -65,15 +65,15 @@ pub fn parse_timestamps(
     zone: &TimeZone,
 ) -> Result<Vec<(Timestamp, f64)>, SamplesError> {
     let times = "a time such as 2026-11-23T08:00:00Z";
-    let expected = Expected { times, min_value: 0.0, column_setting };
-    parse(text, column, expected, |cell: &str, previous: Option<Timestamp>| {
+    let rules = CellRules { times, min_value: 0.0, column_setting };
+    parse(text, column, rules, |cell: &str, previous: Option<Timestamp>| {
         parse_timestamp(cell, zone, previous)
     })
 }
 
-/// The requirements for the cells of a file.
+/// The rules for the cells of a file.
 #[derive(Clone, Copy)]
-struct Expected {
+struct CellRules {
     /// For errors.
     times: &'static str,
     min_value: f64,
@@ -86,7 +86,7 @@ struct Expected {
 fn parse<T: Copy + PartialOrd>(
     text: &str,
     column: Option<&str>,
-    expected: Expected,
+    rules: CellRules,
     mut parse_time: impl FnMut(&str, Option<T>) -> Option<T>,
 ) -> Result<Vec<(T, f64)>, SamplesError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
@@ -97,7 +97,7 @@ fn parse<T: Copy + PartialOrd>(
     let lines = lines.filter(|(number, line)| !is_skipped(*number, line.trim_start()));
     let mut lines = lines.peekable();
     let Some((line, first)) = lines.peek().copied() else { return Ok(Vec::new()) };
-    let columns = Columns::new(first, column, expected.column_setting)
+    let columns = Columns::new(first, column, rules.column_setting)
         .map_err(|problem| SamplesError { line, problem })?;
     lines.next_if(|_| columns.has_header);
     let mut samples = Vec::new();
@@ -105,7 +105,7 @@ fn parse<T: Copy + PartialOrd>(
     let mut previous = None;
     for (line, text) in lines {
         let (at, value) = columns
-            .parse_line(text, expected, previous, &mut parse_time)
+            .parse_line(text, rules, previous, &mut parse_time)
             .map_err(|problem| SamplesError { line, problem })?;
         previous = Some(at);
         samples.extend(value.map(|value| (at, value)));
@@ -162,7 +162,7 @@ impl Columns {
     fn parse_line<T: Copy + PartialOrd>(
         &self,
         line: &str,
-        expected: Expected,
+        rules: CellRules,
         previous: Option<T>,
         parse_time: &mut impl FnMut(&str, Option<T>) -> Option<T>,
     ) -> Result<(T, Option<f64>), String> {
@@ -183,7 +183,7 @@ impl Columns {
             let name = self.names.get(column).map_or("", String::as_str);
             format!("column {name:?}: {cell:?} is not {expected}")
         };
-        let at = parse_time(time, previous).ok_or_else(|| error(0, time, expected.times))?;
+        let at = parse_time(time, previous).ok_or_else(|| error(0, time, rules.times))?;
         if previous.is_some_and(|previous| at <= previous) {
             return Err(error(0, time, "after the time of the line before"));
         }
@@ -191,8 +191,8 @@ impl Columns {
             return Ok((at, None));
         }
         let number = value.parse::<f64>().ok();
-        let number = number.filter(|number| number.is_finite() && *number >= expected.min_value);
-        let numbers = if expected.min_value < 0.0 { "a number" } else { "a number of at least 0" };
+        let number = number.filter(|number| number.is_finite() && *number >= rules.min_value);
+        let numbers = if rules.min_value < 0.0 { "a number" } else { "a number of at least 0" };
         let comma = if value.contains(',') { ": use a decimal point, and no commas" } else { "" };
         number
             .map(|number| (at, Some(number)))

@@ -45,7 +45,7 @@ impl Default for SourceSettings {
 impl SourceSettings {
     pub fn validate(&self) -> Result<(), FieldError> {
         ensure(self.resolution.get() >= 1.0, "resolution", "must be at least 1s")?;
-        // The warm-up takes as long as two scrapes and a delay.
+        // The warm-up simulates two scrapes and a delay in steps of a second.
         for (field, time) in [("resolution", self.resolution), ("delay", self.delay)] {
             ensure(time.get() <= DAY, field, "must be at most 1d")?;
         }

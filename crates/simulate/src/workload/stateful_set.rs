@@ -96,9 +96,8 @@ impl StatefulSetSpec {
         }
         let surplus = pods.iter().rev().filter(|pod| pod.ordinal >= self.replicas);
         let at_once = if self.is_parallel { usize::MAX } else { 1 };
-        let before = step.terminate.len();
         step.terminate.extend(surplus.take(at_once).map(|pod| pod.ordinal));
-        if step.terminate.len() == before && all_ready && self.replaces_old {
+        if all_ready && step.terminate.is_empty() && self.replaces_old {
             let is_old =
                 |pod: &&OrdinalPod| !pod.is_current && i64::from(pod.ordinal) >= self.partition;
             step.terminate.extend(pods.iter().rev().find(is_old).map(|pod| pod.ordinal));

@@ -137,7 +137,7 @@ impl Fault {
     /// before. `draw` is a random number in [0, 1).
     pub(super) fn fires(&self, count: u64, hits: u64, draw: f64) -> bool {
         self.nth.is_none_or(|nth| count == nth)
-            && self.every.is_none_or(|every| every != 0 && count.is_multiple_of(every))
+            && self.every.is_none_or(|every| count.is_multiple_of(every))
             && self.first.is_none_or(|first| hits < first)
             && draw < self.probability
     }

@@ -109,9 +109,8 @@ fn admit_autoscaler(
     old: Option<&Value>,
 ) -> Result<Vec<Cause>, ApiError> {
     let mut spec = hpa_spec(object).map_err(|error| {
-        let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a \
-            HorizontalPodAutoscaler";
-        ApiError::bad_request(format!("{text}: {error}"))
+        let kind = "HorizontalPodAutoscaler";
+        ApiError::unreadable_body(kind, "v2", kind, &error.to_string())
     })?;
     let old = old.and_then(|old| hpa_spec(old).ok());
     apply_defaults(&mut spec);

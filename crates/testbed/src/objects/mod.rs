@@ -5,21 +5,27 @@
 
 mod admission;
 
+use fastrand::Rng;
 use hpa_calc::validation::CauseReason;
+use hpa_simulate::workload::random;
 use serde_json::Value;
 use uuid::Uuid;
 
 pub(crate) use self::admission::{admit_status, negative_value};
 use crate::{
     autoscaler_v1,
+    clock::format_time,
     config::Config,
     error::{ApiError, ObjectReference, new_cause},
-    json_fields, names,
+    json_fields,
     registry::{establish, resource_from_crd},
     request_target::{RequestTarget, Subresource},
     state::State,
     store::{Object, ObjectId},
 };
+
+/// The length of the suffix that the server adds to a `generateName`.
+const SUFFIX_LENGTH: usize = 5;
 
 /// Creates an object. With `dry_run`, returns it without storing it.
 pub(crate) fn create(
@@ -43,14 +49,14 @@ pub(crate) fn create(
     }
     let prefix = json_fields::str_at(&object, "/metadata/generateName");
     if json_fields::str_at(&object, "/metadata/name").is_empty() && !prefix.is_empty() {
-        let name = names::generate_name(prefix);
+        let name = format!("{prefix}{}", random::suffix(&mut Rng::new(), SUFFIX_LENGTH));
         json_fields::set(&mut object, &["metadata", "name"], name);
     }
     let target = RequestTarget {
         name: json_fields::str_at(&object, "/metadata/name").to_owned(),
         ..target.clone()
     };
-    let now = names::timestamp((config.clock)());
+    let now = format_time((config.clock)());
     set_server_fields(&target, &mut object, &now)?;
     admission::admit(config, &target, &mut object, None)?;
     if state.store.get(&target.resource.key(), &target.id()).is_some() {
@@ -141,11 +147,8 @@ pub(crate) fn update(
     if target.resource.is_crd() {
         state.registry.insert(resource_from_crd(&new));
     }
-    let object = state.store.put(&key, id.clone(), new);
-    if can_be_removed(&object) {
-        return Ok(state.store.remove(&key, &id).unwrap_or(object));
-    }
-    Ok(object)
+    let object = state.store.put(&key, id, new);
+    Ok(if can_be_removed(&object) { remove(state, target, object) } else { object })
 }
 
 fn check_identity(target: &RequestTarget, new: &Value, old: &Value) -> Result<(), ApiError> {
@@ -215,8 +218,7 @@ pub(crate) enum DeleteResult {
     Finalizing(Object),
 }
 
-/// Deletes an object, or only marks it as deleted if it has finalizers. When a namespace or a CRD
-/// without finalizers is deleted, its objects are removed, even those with finalizers.
+/// Deletes an object, or only marks it as deleted if it has finalizers.
 pub(crate) fn delete(
     state: &mut State,
     target: &RequestTarget,
@@ -229,6 +231,12 @@ pub(crate) fn delete(
     if has_finalizers(&object) {
         return Ok(DeleteResult::Finalizing(mark_deleted(state, target, &object, now)));
     }
+    Ok(DeleteResult::Removed(remove(state, target, object)))
+}
+
+/// Removes an object. With a namespace or a CRD, also removes its objects, even those with
+/// finalizers. Returns the last state of the object.
+fn remove(state: &mut State, target: &RequestTarget, object: Object) -> Object {
     if target.resource.is_crd() {
         remove_custom_resources(state, &object);
     }
@@ -237,7 +245,7 @@ pub(crate) fn delete(
             state.store.remove(&key, &id);
         }
     }
-    Ok(DeleteResult::Removed(state.store.remove(&key, &id).unwrap_or(object)))
+    state.store.remove(&target.resource.key(), &target.id()).unwrap_or(object)
 }
 
 fn mark_deleted(state: &mut State, target: &RequestTarget, object: &Object, now: &str) -> Object {
@@ -284,9 +292,10 @@ fn check_type(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError
     let (expected_version, expected_kind) =
         (target.resource.api_version(&target.version), &target.resource.kind);
     if target.resource.is_custom && json_fields::str_at(object, "/kind").is_empty() {
-        let text =
-            format!("must be of type {expected_kind}): Object 'Kind' is missing in '{object}'");
-        return Err(ApiError::bad_request(format!("the object provided is unrecognized ({text}")));
+        return Err(ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {expected_kind}): Object 'Kind' \
+             is missing in '{object}'"
+        )));
     }
     json_fields::set_default(object, &["apiVersion"], expected_version.as_str());
     json_fields::set_default(object, &["kind"], expected_kind.as_str());
@@ -313,9 +322,7 @@ fn check_type(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError
 pub(crate) fn not_convertible(expected_kind: &str, api_version: &str, kind: &str) -> ApiError {
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let detail = format!("no kind \"{kind}\" is registered for version \"{api_version}\"");
-    let text =
-        format!("{kind} in version \"{version}\" cannot be handled as a {expected_kind}: {detail}");
-    ApiError::bad_request(text)
+    ApiError::unreadable_body(kind, version, expected_kind, &detail)
 }
 
 /// Rejects an object of another namespace than the target's. Sets a missing namespace, and removes
@@ -342,8 +349,10 @@ pub(crate) fn check_name(target: &RequestTarget, object: &Value) -> Result<(), A
     if name == target.name {
         return Ok(());
     }
-    let (object, url) = (format!("the name of the object ({name})"), &target.name);
-    Err(ApiError::bad_request(format!("{object} does not match the name on the URL ({url})")))
+    Err(ApiError::bad_request(format!(
+        "the name of the object ({name}) does not match the name on the URL ({})",
+        target.name
+    )))
 }
 
 /// Rejects an object with another UID than the stored object.
@@ -357,8 +366,8 @@ pub(crate) fn check_uid(target: &RequestTarget, new: &Value, old: &Value) -> Res
     let path: Vec<&str> = path.into_iter().filter(|part| !part.is_empty()).collect();
     let detail = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, \
-         AdditionalErrorMsg: \
-         Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}",
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: \
+         {stored}",
         path.join("/"),
     );
     Err(ApiError::conflict(&target.reference(), &detail))

@@ -70,28 +70,9 @@ impl FieldManager {
         }
         entry
     }
-}
 
-pub(super) fn managed_fields_entries(object: &Value) -> Vec<Value> {
-    json_fields::array_at(object, "/metadata/managedFields").cloned().collect()
-}
-
-pub(super) fn owned_fields(entry: &Value) -> FieldSet {
-    entry.get("fieldsV1").map(fields_from_json).unwrap_or_default()
-}
-
-/// Writes `managedFields`, sorted as by kube-apiserver: `Apply` first, then by time and name.
-pub(super) fn set_entries(object: &mut Value, mut entries: Vec<Value>) {
-    let fields = ["/operation", "/time", "/manager", "/apiVersion", "/subresource"];
-    entries.sort_by_cached_key(|entry| {
-        fields.map(|field| json_fields::str_at(entry, field).to_owned())
-    });
-    json_fields::set(object, &["metadata", "managedFields"], entries);
-}
-
-impl FieldManager {
-    /// Makes this manager the only owner of the changed fields, in `managedFields` of `new`. Removed
-    /// fields lose all their owners.
+    /// Makes this manager the only owner of the changed fields, in `managedFields` of `new`.
+    /// Removed fields lose all their owners.
     pub(crate) fn record(&self, new: &mut Value, old: &Value, subresource: Subresource) {
         // A write of the status owns only the status, any other write owns only the rest.
         let is_status_write = subresource == Subresource::Status;
@@ -128,6 +109,23 @@ impl FieldManager {
         }
         set_entries(new, entries);
     }
+}
+
+pub(super) fn managed_fields_entries(object: &Value) -> Vec<Value> {
+    json_fields::array_at(object, "/metadata/managedFields").cloned().collect()
+}
+
+pub(super) fn owned_fields(entry: &Value) -> FieldSet {
+    entry.get("fieldsV1").map(fields_from_json).unwrap_or_default()
+}
+
+/// Writes `managedFields`, sorted as by kube-apiserver: `Apply` first, then by time and name.
+pub(super) fn set_entries(object: &mut Value, mut entries: Vec<Value>) {
+    let fields = ["/operation", "/time", "/manager", "/apiVersion", "/subresource"];
+    entries.sort_by_cached_key(|entry| {
+        fields.map(|field| json_fields::str_at(entry, field).to_owned())
+    });
+    json_fields::set(object, &["metadata", "managedFields"], entries);
 }
 
 /// The path to a field. Its steps are `f:<field>`, `k:<key of a list element>`, `v:<value of a
@@ -194,10 +192,9 @@ fn collect_fields(fields: &mut FieldSet, path: &mut FieldPath, name: &str, value
                 path.pop();
             }
         }
-        _ if !path.is_empty() => {
+        _ => {
             fields.insert(path.clone());
         }
-        _ => {}
     }
 }
 
@@ -220,8 +217,9 @@ fn element_step(list: &str, item: &Value) -> String {
 /// Whether the step leads to this list element.
 fn step_matches(step: &str, item: &Value) -> bool {
     if let Some(key) = step.strip_prefix("k:") {
-        let key: Map<String, Value> = serde_json::from_str(key).unwrap_or_default();
-        return key.iter().all(|(name, value)| item.get(name) == Some(value));
+        return serde_json::from_str(key).is_ok_and(|key: Map<String, Value>| {
+            key.iter().all(|(name, value)| item.get(name) == Some(value))
+        });
     }
     step.strip_prefix("v:")
         .is_some_and(|value| serde_json::from_str(value).is_ok_and(|value: Value| value == *item))
@@ -309,4 +307,17 @@ fn display_step(step: &str) -> String {
     let key: Map<String, Value> = serde_json::from_str(key).unwrap_or_default();
     let entries: Vec<String> = key.iter().map(|(name, value)| format!("{name}={value}")).collect();
     format!("[{}]", entries.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_key_leads_to_no_list_element() {
+        let containers = json!([{ "name": "main" }]);
+        let field = |step: &str| field_at(&containers, &[step.to_owned()]);
+        assert_eq!(field("k:{\"name\":\"main\"}"), containers.get(0));
+        assert_eq!(field("k:main"), None);
+    }
 }

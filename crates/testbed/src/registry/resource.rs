@@ -70,7 +70,8 @@ impl Resource {
         self.group == group && self.plural == plural
     }
 
-    pub(crate) fn is_autoscaler(&self) -> bool {
+    /// Whether it is that of Kubernetes' autoscalers. Those of the custom API have one version.
+    pub(crate) fn is_core_autoscaler(&self) -> bool {
         self.is("autoscaling", "horizontalpodautoscalers")
     }
 

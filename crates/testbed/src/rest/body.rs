@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     error::{ApiError, ObjectReference, new_cause},
+    json_fields,
     patch::Patch,
     request::ApiRequest,
     request_target::RequestTarget,
@@ -52,10 +53,7 @@ impl<'a> BodyKind<'a> {
     }
 
     fn error(&self, detail: &str) -> ApiError {
-        let Self { kind, version, .. } = self;
-        let text =
-            format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {detail}");
-        ApiError::bad_request(text)
+        ApiError::unreadable_body(self.kind, self.version, self.kind, detail)
     }
 
     /// Reads the body of a request that is not a patch.
@@ -116,7 +114,7 @@ impl<'a> BodyKind<'a> {
             }
             Err(error) => error.to_string(),
         };
-        let namespace = crate::json_fields::str_at(applied, "/metadata/namespace");
+        let namespace = json_fields::str_at(applied, "/metadata/namespace");
         Err(ApiError::without_reason(format!(
             "failed to create typed patch object ({namespace}/{}; {}, Kind={}): {problem}",
             target.name,

@@ -52,8 +52,8 @@
 //!
 //! The simulation creates the pods of all Deployments, `ReplicaSet`s, `StatefulSet`s,
 //! `ReplicationController`s and namespaced custom resources with a scale subresource. Workloads
-//! that aren't part of the scenario have the default profile and no load
-//! ([`Simulation::set_load`] sets one).
+//! that aren't part of the scenario have the default profile and no load.
+//!
 //! Changes by clients are processed once per simulated second. A second without changes costs a
 //! few microseconds per pod and writes nothing.
 //!

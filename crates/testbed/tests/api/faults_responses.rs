@@ -169,8 +169,8 @@ async fn create_numbered(testbed: &Testbed, index: usize) -> u16 {
 #[rstest]
 #[case::html_502(Effect::Html { code: 502 })]
 #[case::html_200(Effect::Html { code: 200 })]
-#[case::half(Effect::TruncatedBody)]
-#[case::wrong_type(malformed("a", "/spec/containers", json!("none")))]
+#[case::truncated(Effect::TruncatedBody)]
+#[case::wrong_type(changed_field("a", "/spec/containers", json!("none")))]
 #[tokio::test]
 async fn corrupted_list_is_an_error_for_clients(#[case] effect: Effect) {
     let (faults, testbed) = faulty_with(Match::verb("list").resource("pods"), effect.clone());
@@ -185,13 +185,14 @@ async fn corrupted_list_is_an_error_for_clients(#[case] effect: Effect) {
     assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), 1);
 }
 
-fn malformed(object: &str, pointer: &str, value: Value) -> Effect {
+fn changed_field(object: &str, pointer: &str, value: Value) -> Effect {
     Effect::ChangedField { object: object.to_owned(), pointer: pointer.to_owned(), value }
 }
 
 #[tokio::test]
-async fn single_object_of_a_list_can_be_malformed() {
-    let (_, testbed) = faulty_with(Match::any(), malformed("b", "/spec/maxReplicas", json!("ten")));
+async fn field_of_one_object_in_a_list_can_be_changed() {
+    let effect = changed_field("b", "/spec/maxReplicas", json!("ten"));
+    let (_, testbed) = faulty_with(Match::any(), effect);
     for name in ["a", "b"] {
         testbed.apply(autoscaler(name)).unwrap();
     }
@@ -211,13 +212,13 @@ async fn single_object_of_a_list_can_be_malformed() {
 #[case::element("/spec/containers/0", json!(7), "/items/0/spec/containers/0", Some(json!(7)))]
 #[case::escaped("/metadata/labels/a~1b", json!(1), "/items/0/metadata/labels/a~1b", Some(json!(1)))]
 #[tokio::test]
-async fn any_field_can_be_malformed(
+async fn any_field_can_be_changed(
     #[case] pointer: &str,
     #[case] value: Value,
     #[case] list_pointer: &str,
     #[case] expected: Option<Value>,
 ) {
-    let (_, testbed) = faulty_with(Match::any(), malformed("", pointer, value));
+    let (_, testbed) = faulty_with(Match::any(), changed_field("", pointer, value));
     testbed.apply(pod("a", json!({ "a/b": "c" }))).unwrap();
     let (_, list) = get(&testbed, PODS).await;
     assert_eq!(at(&list, "/items/0/kind"), "Pod");
@@ -238,9 +239,9 @@ impl MetricsProvider for Metrics {
 }
 
 #[tokio::test]
-async fn metrics_can_be_malformed() {
+async fn fields_of_metrics_can_be_changed() {
     let faults = Faults::new(0);
-    faults.add(Fault::on(Match::any()).effect(malformed("b", "/value", json!("much"))));
+    faults.add(Fault::on(Match::any()).effect(changed_field("b", "/value", json!("much"))));
     let (interceptor, metrics): (Arc<dyn Interceptor>, Arc<dyn MetricsProvider>) =
         (Arc::new(faults), Arc::new(Metrics));
     let config =

@@ -56,9 +56,9 @@ async fn watch_ends_in_the_middle_of_an_event() {
     let testbed = with_pods(&faults, 3);
     let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
     assert_eq!(lines.event().await.1, "a");
-    let half = lines.text().await.unwrap();
+    let text = lines.text().await.unwrap();
     assert!(
-        half.starts_with("{\"type\":") && serde_json::from_str::<serde_json::Value>(&half).is_err()
+        text.starts_with("{\"type\":") && serde_json::from_str::<serde_json::Value>(&text).is_err()
     );
     assert_eq!(lines.text().await, None);
     assert_eq!(names_until_end(&testbed).await, ["a"]);
@@ -85,7 +85,7 @@ async fn silent_watch_stays_open_without_events() {
 
 #[rstest]
 #[case::the_fault_is_removed(true)]
-#[case::watches_are_dropped(false)]
+#[case::all_watches_end(false)]
 #[tokio::test]
 async fn silent_watch_ends_with_its_fault_or_all_watches(#[case] remove: bool) {
     let faults = Faults::new(0);
@@ -151,7 +151,7 @@ async fn quiet_watch_ends_when_the_fault_starts() {
 }
 
 #[tokio::test]
-async fn watch_events_can_be_malformed() {
+async fn fields_of_watch_events_can_be_changed() {
     let faults = Faults::new(0);
     let effect = Effect::ChangedField {
         object: "b".into(),

@@ -3,7 +3,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::{
-    AUTOSCALERS, DEPLOYMENTS, PODS, at, autoscaler, delete, deployment, get, patch, pod, post, put,
+    AUTOSCALERS, DEPLOYMENTS, PODS, at, autoscaler, crd, delete, deployment, get, patch, pod, post,
+    put, queue,
 };
 
 fn web_path() -> String {
@@ -204,6 +205,45 @@ async fn object_with_finalizers_is_only_marked_as_deleted() {
     let change = json!({ "metadata": { "finalizers": null } });
     assert_eq!(patch(&testbed, &web_path(), "merge-patch+json", &change).await.0, 200);
     assert_eq!(get(&testbed, &web_path()).await.0, 404);
+}
+
+/// Marks an object as deleted, then removes its finalizers. Meanwhile, `contained` exists.
+async fn finalize(testbed: &Testbed, path: &str, contained: &str) {
+    assert!(at(&delete(testbed, path, &Value::Null).await.1, "/metadata/name").is_string());
+    assert_eq!(get(testbed, contained).await.0, 200);
+    let change = json!({ "metadata": { "finalizers": null } });
+    assert_eq!(patch(testbed, path, "merge-patch+json", &change).await.0, 200);
+    assert_eq!(get(testbed, path).await.0, 404);
+}
+
+#[tokio::test]
+async fn finalized_namespace_is_removed_with_its_objects() {
+    let testbed = Testbed::default();
+    let metadata = json!({ "name": "shop", "finalizers": ["example.com/wait"] });
+    let (code, namespace) =
+        post(&testbed, "/api/v1/namespaces", &json!({ "metadata": metadata })).await;
+    assert_eq!(code, 201, "{namespace}");
+    let deployments = DEPLOYMENTS.replace("default", "shop");
+    post(&testbed, &deployments, &deployment("web")).await;
+    let web = format!("{deployments}/web");
+    finalize(&testbed, "/api/v1/namespaces/shop", &web).await;
+    assert_eq!(get(&testbed, &web).await.0, 404);
+}
+
+#[tokio::test]
+async fn finalized_crd_is_removed_with_its_resource() {
+    let testbed = Testbed::default();
+    let mut definition = crd();
+    definition["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    testbed.apply(definition.clone()).unwrap();
+    let queues = "/apis/example.com/v1/namespaces/default/queues";
+    post(&testbed, queues, &queue()).await;
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.example.com";
+    finalize(&testbed, path, queues).await;
+    assert_eq!(get(&testbed, queues).await.0, 404);
+    // The objects are gone as well.
+    testbed.apply(definition).unwrap();
+    assert_eq!(at(&get(&testbed, queues).await.1, "/items"), &json!([]));
 }
 
 #[tokio::test]

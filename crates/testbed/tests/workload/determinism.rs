@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use crate::support::Cluster;
 
 /// Three workloads of ten pods each, with random failures, for twenty minutes.
@@ -34,7 +32,7 @@ async fn record(cluster: &Cluster) -> Vec<String> {
                 pods = cluster.pod_names();
             }
             seconds.push(format!("{state:?} {pods:?}"));
-            cluster.simulation.clock().now() >= cluster.simulation.end()
+            state.second >= 1200.0
         })
         .await;
     seconds
@@ -52,10 +50,8 @@ async fn same_seed_gives_the_same_run() {
 
 #[tokio::test(start_paused = true)]
 async fn most_pods_stay_ready_despite_random_failures() {
-    let begin = Instant::now();
     let cluster = Cluster::start(SHOP);
     let state = cluster.at(1200.0).await;
-    eprintln!("twenty minutes of thirty pods took {:?}", begin.elapsed());
     assert!(state.workloads.iter().all(|one| one.desired == 10 && one.ready > 5), "{state:?}");
 }
 

@@ -1,7 +1,3 @@
-use hpa_testbed::workload::{
-    scenario::{Incident, IncidentKind},
-    seconds::Seconds,
-};
 use serde_json::json;
 
 use crate::support::{Cluster, ready, text};
@@ -75,16 +71,6 @@ async fn manual_scale_changes_the_replicas() {
     cluster.at(10.0).await;
     assert_eq!(cluster.deployment()["spec"]["replicas"], 6);
     assert_eq!(cluster.deployment()["metadata"]["generation"], 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn incident_can_be_injected() {
-    let cluster = Cluster::start("workloads: [{name: web, replicas: 3}]");
-    cluster.at(10.0).await;
-    let workload = Some("default/web".to_owned());
-    let crash = Incident { workload, ..Incident::new(Seconds::default(), IncidentKind::Crash) };
-    cluster.simulation.inject(crash);
-    assert_eq!(cluster.at(11.0).await.workloads[0].ready, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,3 @@
-use hpa_testbed::workload::{WorkloadId, load::Load};
 use serde_json::{Value, json};
 
 use crate::support::{Cluster, text};
@@ -171,15 +170,4 @@ async fn stateful_set_pods_are_changed_one_by_one() {
         .await;
     assert_eq!((new(), least, state.workloads[0].ready), (2, 1, 2));
     assert_eq!(cluster.pod_names(), ["db-0", "db-1"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn set_load_works_for_unlisted_workloads() {
-    let cluster = Cluster::start("{}");
-    cluster.testbed.apply(workload("apps/v1", "Deployment", "mine")).unwrap();
-    cluster.at(30.0).await;
-    let id = WorkloadId::new("default", "Deployment", "mine");
-    cluster.simulation.set_load(&id, Load::Constant(50.0));
-    let state = cluster.at(31.0).await;
-    assert_eq!(state.workloads[0].served, 50.0);
 }

@@ -100,6 +100,14 @@ fn invalid_scenario_is_rejected_with_the_path_of_the_field(
 }
 
 #[test]
+fn ambiguous_reference_selects_no_workload() {
+    let text = "workloads: [{name: web, namespace: shop}, {name: web, namespace: blog}]";
+    let scenario = Scenario::parse(text).unwrap();
+    assert_eq!(scenario.workload("web"), None);
+    assert_eq!(scenario.workload("blog/web"), scenario.workloads.get(1));
+}
+
+#[test]
 fn serialized_scenario_can_be_parsed() {
     let text = "
 name: shop

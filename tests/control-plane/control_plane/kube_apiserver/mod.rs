@@ -34,9 +34,10 @@ const CLUSTER_ROLE: &str = include_str!("../../../../charts/hpa-controller/files
 /// The chart's Role for one namespace.
 const NAMESPACED_ROLE: &str =
     include_str!("../../../../charts/hpa-controller/files/role-namespaced.yaml");
-const SYSTEM: &str = "kube-system";
+const SYSTEM_NAMESPACE: &str = "kube-system";
 const ACCOUNT: &str = "hpa-controller";
-const SUITE: &str = "control-plane-suite";
+/// Not the chart's name, because a scenario installs the chart.
+const CLUSTER_ROLE_NAME: &str = "control-plane-suite";
 const METRICS_APIS: [(&str, &str); 3] = [
     ("metrics.k8s.io", "v1beta1"),
     ("custom.metrics.k8s.io", "v1beta2"),
@@ -189,12 +190,12 @@ impl Plane {
     /// Binds the controller's service account to the chart's ClusterRole.
     async fn grant_cluster_role(&self) -> Result<()> {
         let mut role: ClusterRole = serde_saphyr::from_str(CLUSTER_ROLE)?;
-        // Not the chart's name, because a scenario installs the chart.
-        role.metadata.name = Some(SUITE.to_owned());
+        role.metadata.name = Some(CLUSTER_ROLE_NAME.to_owned());
         let post = PostParams::default();
         Api::all(self.client()).create(&post, &role).await?;
-        let token = self.apiserver.create_service_account_token(SYSTEM, ACCOUNT).await?;
-        let binding: ClusterRoleBinding = from_json(binding("ClusterRole", SUITE, SYSTEM))?;
+        let token = self.apiserver.create_service_account_token(SYSTEM_NAMESPACE, ACCOUNT).await?;
+        let binding: ClusterRoleBinding =
+            from_json(binding("ClusterRole", CLUSTER_ROLE_NAME, SYSTEM_NAMESPACE))?;
         Api::all(self.client()).create(&post, &binding).await?;
         self.write_kubeconfig("controller.kubeconfig", &token)?;
         Ok(())

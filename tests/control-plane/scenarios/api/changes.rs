@@ -64,7 +64,7 @@ pub(in super::super) async fn api_generations(env: TestEnv) -> Result<()> {
     let status = format!("{path}/status");
     let scale = format!("{path}/scale");
     let replicas = |replicas: i64| json!({"spec": {"replicas": replicas}});
-    for (path, change, generation) in [
+    for (patched, change, generation) in [
         (&path, json!({"metadata": {"labels": {"a": "b"}}}), 1),
         (&path, json!({}), 1),
         (&status, json!({"status": {"replicas": 2}}), 1),
@@ -74,8 +74,8 @@ pub(in super::super) async fn api_generations(env: TestEnv) -> Result<()> {
         (&path, replicas(3), 2),
         (&scale, replicas(4), 3),
     ] {
-        patch(&env, path, MERGE, &change).await?.ok().with_context(|| format!("{change}"))?;
-        let object = get(&env, format!("{}/web", deployments(&env)).as_str()).await?.ok()?;
+        patch(&env, patched, MERGE, &change).await?.ok().with_context(|| format!("{change}"))?;
+        let object = get(&env, &path).await?.ok()?;
         ensure!(object["metadata"]["generation"] == generation, "after {change}: {object}");
     }
     let object = get(&env, &path).await?.ok()?;

@@ -10,9 +10,9 @@ use crate::test_env::TestEnv;
 
 /// Every manifest is accepted, without unknown fields and with the values that it states.
 pub(in super::super) async fn api_examples(env: TestEnv) -> Result<()> {
-    let folder = hpa_tests::repository_path("examples/autoscalers");
+    let dir = hpa_tests::repository_path("examples/autoscalers");
     let mut autoscaler_count = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let text = fs::read_to_string(&path)?;
         for document in text.split("\n---\n") {

@@ -19,7 +19,7 @@ fn autoscaler_with_unknown_field() -> Value {
     object
 }
 
-pub(crate) async fn api_unknown_fields(env: TestEnv) -> Result<()> {
+pub(in super::super) async fn api_unknown_fields(env: TestEnv) -> Result<()> {
     let path = autoscalers(&env);
     let strict = format!("{path}?fieldValidation=Strict");
     let kind = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a \
@@ -58,7 +58,7 @@ pub(crate) async fn api_unknown_fields(env: TestEnv) -> Result<()> {
     response.expect_error(422, "Invalid", message)
 }
 
-pub(crate) async fn api_values_of_wrong_type(env: TestEnv) -> Result<()> {
+pub(in super::super) async fn api_values_of_wrong_type(env: TestEnv) -> Result<()> {
     for (pointer, value, why) in [
         (
             "/spec/replicas",
@@ -101,7 +101,8 @@ fn integer(number: u8, value: u8) -> String {
     format!("{}{}", char::from(number << 3), char::from(value))
 }
 
-pub(crate) async fn api_protobuf_and_v1(env: TestEnv) -> Result<()> {
+/// An autoscaler as protobuf.
+pub(in super::super) async fn api_protobuf(env: TestEnv) -> Result<()> {
     let type_meta = field(1, "autoscaling/v2") + &field(2, "HorizontalPodAutoscaler");
     let target = field(1, "Deployment") + &field(2, "web") + &field(3, "apps/v1");
     let resource = field(1, "cpu") + &field(2, &(field(1, "Utilization") + &integer(4, 50)));
@@ -123,8 +124,16 @@ pub(crate) async fn api_protobuf_and_v1(env: TestEnv) -> Result<()> {
         400,
         "BadRequest",
         "the object provided is unrecognized (must be of type",
-    )?;
+    )
+}
 
+/// `autoscaling/v1` has the fields of v2 in annotations, and a write in v1 keeps them.
+pub(in super::super) async fn api_v1(env: TestEnv) -> Result<()> {
+    let cpu = json!({"type": "Resource", "resource": {
+        "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50},
+    }});
+    let path = autoscalers(&env);
+    post(&env, &path, &autoscaler("web", json!({"metrics": [cpu]}))).await?.ok()?;
     let web = format!("{}/web", path.replace("/v2/", "/v1/"));
     let v1 = get(&env, &web).await?.ok()?;
     ensure!(v1["apiVersion"] == "autoscaling/v1", "{v1}");
@@ -147,7 +156,6 @@ pub(crate) async fn api_protobuf_and_v1(env: TestEnv) -> Result<()> {
     ensure!(annotation("metrics")? == json!([{"type": "Pods", "pods": pods}]), "{v1}");
     let down = annotation("behavior")?["ScaleDown"]["Policies"][0].clone();
     ensure!(down == json!({"Type": "Pods", "Value": 1, "PeriodSeconds": 60}), "{v1}");
-    // A write in v1 keeps the fields that exist only in v2.
     v1["spec"]["maxReplicas"] = json!(6);
     send(&env, Method::PUT, &web, JSON, &v1).await?.ok()?;
     let mut expected = v2["spec"].clone();

@@ -81,10 +81,9 @@ pub(in super::super) async fn api_misplaced_objects(env: TestEnv) -> Result<()> 
     let path = deployments(&env);
     let web = format!("{path}/web");
     post(&env, &path, &deployment("web")).await?.ok()?;
-    let with = |place: &str, value: &str| {
+    let with = |field: &str, value: &str| {
         let mut object = deployment("web");
-        *object.pointer_mut("/metadata").unwrap_or(&mut Value::Null) =
-            json!({"name": "web", place: value});
+        object["metadata"] = json!({"name": "web", field: value});
         object
     };
     let other_namespace = post(&env, &path, &with("namespace", "other")).await?;
@@ -166,9 +165,13 @@ pub(in super::super) async fn api_invalid_autoscalers(env: TestEnv) -> Result<()
     let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a HorizontalPodAutoscaler: ";
     response.expect_error_starting_with(400, "BadRequest", text)?;
     ensure!(get(&env, &format!("{path}/bad")).await?.code == 404, "it was stored");
-    // Updates of spec and status are also validated.
-    post(&env, &path, &autoscaler("good", json!({}))).await?.ok()?;
-    let good = format!("{path}/good");
+    Ok(())
+}
+
+/// Updates of spec and status are validated.
+pub(in super::super) async fn api_invalid_updates(env: TestEnv) -> Result<()> {
+    post(&env, &autoscalers(&env), &autoscaler("good", json!({}))).await?.ok()?;
+    let good = format!("{}/good", autoscalers(&env));
     let response = patch(&env, &good, MERGE, &json!({"spec": {"minReplicas": 9}})).await?;
     response.expect_error_starting_with(
         422,

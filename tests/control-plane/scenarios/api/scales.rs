@@ -33,41 +33,6 @@ pub(in super::super) async fn api_scale(env: TestEnv) -> Result<()> {
     );
     let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
     put(&env, &path, &next).await?.expect_error(409, "Conflict", modified)?;
-    for (place, value, code, reason, text) in [
-        (
-            "uid",
-            "x",
-            409,
-            "Conflict",
-            "Operation cannot be fulfilled on deployments.apps \"web\": StorageError: ",
-        ),
-        (
-            "name",
-            "x",
-            400,
-            "BadRequest",
-            "the name of the object (x) does not match the name on the URL (web)",
-        ),
-        (
-            "namespace",
-            "x",
-            400,
-            "BadRequest",
-            "the namespace of the provided object does not match",
-        ),
-    ] {
-        let mut wrong =
-            json!({"metadata": {"name": "web", "namespace": env.ns}, "spec": {"replicas": 9}});
-        wrong["metadata"][place] = value.into();
-        put(&env, &path, &wrong)
-            .await?
-            .expect_error_starting_with(code, reason, text)
-            .with_context(|| place)?;
-    }
-    let negative =
-        json!({"metadata": {"name": "web", "namespace": env.ns}, "spec": {"replicas": -3}});
-    let text = "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -3: must be greater than or equal to 0";
-    put(&env, &path, &negative).await?.expect_error(422, "Invalid", text)?;
     let set = |replicas: i64| json!({"spec": {"replicas": replicas}});
     let applied = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 7},
@@ -86,6 +51,39 @@ pub(in super::super) async fn api_scale(env: TestEnv) -> Result<()> {
     let object = get(&env, &format!("{}/web", deployments(&env))).await?.ok()?;
     ensure!(object["spec"]["replicas"] == 0, "{object}");
     Ok(())
+}
+
+/// Scales that don't match the URL or the Deployment, and a negative number of replicas.
+pub(in super::super) async fn api_rejected_scales(env: TestEnv) -> Result<()> {
+    post(&env, &deployments(&env), &deployment("web")).await?.ok()?;
+    let path = format!("{}/web/scale", deployments(&env));
+    for (field, code, reason, text) in [
+        (
+            "uid",
+            409,
+            "Conflict",
+            "Operation cannot be fulfilled on deployments.apps \"web\": StorageError: ",
+        ),
+        (
+            "name",
+            400,
+            "BadRequest",
+            "the name of the object (x) does not match the name on the URL (web)",
+        ),
+        ("namespace", 400, "BadRequest", "the namespace of the provided object does not match"),
+    ] {
+        let mut wrong =
+            json!({"metadata": {"name": "web", "namespace": env.ns}, "spec": {"replicas": 9}});
+        wrong["metadata"][field] = "x".into();
+        put(&env, &path, &wrong)
+            .await?
+            .expect_error_starting_with(code, reason, text)
+            .with_context(|| field)?;
+    }
+    let negative =
+        json!({"metadata": {"name": "web", "namespace": env.ns}, "spec": {"replicas": -3}});
+    let text = "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -3: must be greater than or equal to 0";
+    put(&env, &path, &negative).await?.expect_error(422, "Invalid", text)
 }
 
 /// The scale of a custom resource follows its definition.

@@ -40,7 +40,7 @@ fn idle_connections_are_replaced_before_unread_ones() {
 }
 
 #[test]
-fn address_with_most_connections_loses_one() {
+fn network_with_most_connections_loses_one() {
     let connections = Connections::new(LIMITS);
     let open = open(&connections, &[1, 2, 3, 3, 3, 4]);
     let _next = connections.admit(address(5)).unwrap();

@@ -203,6 +203,17 @@ fn unchanged_replicas_are_explained() {
         explanation.sentence(&hpa_by_cpu()),
         "cpu is at 120% of requests, target 60%; within tolerance"
     );
+    // The maximum limits only a past recommendation.
+    let mut hpa = hpa_by_cpu();
+    hpa.spec.max_replicas = 4;
+    explanation.stabilized_replicas = Some(16);
+    explanation.stabilized_by = Some(ConditionReason::ScaleDownStabilized);
+    explanation.limited_by = Some(ConditionReason::TooManyReplicas);
+    assert_eq!(
+        explanation.sentence(&hpa),
+        "cpu is at 120% of requests, target 60%; within tolerance; stabilization keeps a \
+         recommendation of 16 for up to 2:00, maxReplicas is 4"
+    );
 }
 
 #[test]

@@ -28,7 +28,13 @@ use crate::{
     3,
     (3, 44, Rule::Proportional)
 )]
-#[case::percentage_is_truncated_on_scale_down("rr", &[Some(259), Some(259)], 50, 2, (1, 25, Rule::Proportional))]
+#[case::percentage_is_truncated_on_scale_down(
+    "rr",
+    &[Some(259), Some(259)],
+    50,
+    2,
+    (1, 25, Rule::Proportional)
+)]
 #[case::multiplies_ready_pods_not_current_replicas(
     "rr",
     &[Some(1000), Some(1000)],
@@ -135,7 +141,11 @@ fn sidecar(name: &str, cpu: &str) -> serde_json::Value {
 
 // The pod uses 1000m, and the utilization is in percent of its requests.
 #[rstest]
-#[case::containers_add_up(json!({ "containers": [container("a", "1"), container("b", "3")] }), None, Ok(25))]
+#[case::containers_add_up(
+    json!({ "containers": [container("a", "1"), container("b", "3")] }),
+    None,
+    Ok(25)
+)]
 #[case::init_containers_do_not_count(
     json!({ "containers": [container("a", "1")], "initContainers": [container("i", "3")] }),
     None,
@@ -146,7 +156,11 @@ fn sidecar(name: &str, cpu: &str) -> serde_json::Value {
     None,
     Ok(25)
 )]
-#[case::named_container(json!({ "containers": [container("a", "1"), container("b", "4")] }), Some("b"), Ok(25))]
+#[case::named_container(
+    json!({ "containers": [container("a", "1"), container("b", "4")] }),
+    Some("b"),
+    Ok(25)
+)]
 #[case::named_sidecar(
     json!({ "containers": [container("a", "1")], "initContainers": [sidecar("s", "2")] }),
     Some("s"),
@@ -176,7 +190,10 @@ fn sidecar(name: &str, cpu: &str) -> serde_json::Value {
     Ok(50)
 )]
 #[case::pod_level_request_of_another_resource(
-    json!({ "resources": { "requests": { "memory": "1Gi" } }, "containers": [container("a", "4")] }),
+    json!({
+        "resources": { "requests": { "memory": "1Gi" } },
+        "containers": [container("a", "4")],
+    }),
     None,
     Ok(25)
 )]
@@ -238,7 +255,11 @@ fn sidecar(name: &str, cpu: &str) -> serde_json::Value {
     None,
     Err("no metrics returned matched known pods")
 )]
-#[case::requests_saturate(json!({ "containers": [container("a", "9E"), container("b", "9E")] }), None, Ok(0))]
+#[case::requests_saturate(
+    json!({ "containers": [container("a", "9E"), container("b", "9E")] }),
+    None,
+    Ok(0)
+)]
 fn utilization_is_relative_to_the_requests_that_count(
     #[case] spec: serde_json::Value,
     #[case] container: Option<&str>,

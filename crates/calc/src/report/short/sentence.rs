@@ -17,8 +17,10 @@ pub(super) fn sentence(
     state: State,
     measured: Option<String>,
     pause: Option<&str>,
-    Surroundings { scale, replica_failure, last_decision, .. }: Surroundings<'_>,
+    surroundings: Surroundings<'_>,
 ) -> String {
+    let Surroundings { scale, replica_failure, unschedulable_pods, last_decision, .. } =
+        surroundings;
     let (status, spec) = (&hpa.status, &hpa.spec);
     let limited_by = true_reason(hpa, &ConditionType::ScalingLimited);
     let limit = match state {
@@ -48,11 +50,16 @@ pub(super) fn sentence(
                 missing.join(" and ")
             );
         }
-        State::AtMaximum => match last_decision {
-            // It has the number of unready pods, which the status lacks.
-            Some(decision) => return decision.to_owned(),
-            None => bound_text(hpa, "maxReplicas", spec.max_replicas),
-        },
+        State::AtMaximum => {
+            let bound = bound_text(hpa, "maxReplicas", spec.max_replicas);
+            match last_decision {
+                // It has the number of unready pods, which the status lacks.
+                Some(decision) if decision.contains("maxReplicas") => return decision.to_owned(),
+                // Only a past recommendation is above the maximum, or the status is older.
+                Some(decision) => return format!("{decision}; {bound}"),
+                None => bound,
+            }
+        }
         State::AtMinimum => bound_text(hpa, "minReplicas", spec.effective_min_replicas()),
         State::Scaling => {
             let (current, desired) = (status.current_replicas, status.desired_replicas);
@@ -82,12 +89,16 @@ pub(super) fn sentence(
             {
                 let cause = replica_failure.map(|failure| format!(": {failure}"));
                 let cause = cause.unwrap_or_default();
-                format!("{status_replicas} of {} exist{cause}", counted(*spec_replicas, "pod"))
+                let unschedulable = unschedulable_pods.map(|pods| format!("; {pods}"));
+                let unschedulable = unschedulable.unwrap_or_default();
+                let pods = counted(*spec_replicas, "pod");
+                format!("{status_replicas} of {pods} exist{cause}{unschedulable}")
             }
-            _ => match last_decision {
-                Some(decision) => return decision.to_owned(),
+            _ => match (last_decision, unschedulable_pods) {
+                (Some(decision), _) => return decision.to_owned(),
+                (None, Some(pods)) => pods.to_string(),
                 // The pods may be those of another workload.
-                None => format!(
+                (None, None) => format!(
                     "stays at {}, maybe because pods of its selector are not ready or not measured",
                     status.desired_replicas
                 ),
@@ -141,7 +152,7 @@ fn cause_text(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
     let known = PREFIXES
         .iter()
         .find_map(|(prefix, short)| message.strip_prefix(prefix).map(|rest| (*short, rest)));
-    let (short, mut rest) = known.unwrap_or(("", message));
+    let (short, rest) = known.unwrap_or(("", message));
     if !short.is_empty() {
         return format!("{short}{rest}");
     }
@@ -151,10 +162,9 @@ fn cause_text(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
         [index] => Some(metric_name(metrics, *index)),
         [index, ..] => metrics.get(*index).map(|spec| one_line(spec.metric_name()).into_owned()),
     };
-    rest = root_cause(rest);
-    rest = rest.strip_suffix(" for ").unwrap_or(rest);
+    let cause = root_cause(rest);
     match name {
-        Some(name) => format!("{name} cannot be read: {rest}"),
-        None => rest.to_owned(),
+        Some(name) => format!("{name} cannot be read: {cause}"),
+        None => cause.to_owned(),
     }
 }

@@ -270,6 +270,14 @@ fn advice_at_the_maximum_names_the_entry_that_sets_it() {
 }
 
 #[test]
+fn higher_maximum_is_not_advised_if_the_controller_can_not_decide() {
+    let failed = [("ScalingActive", "False", "FailedGetResourceMetric")];
+    let report = inputs_at(900, json!({ "maxReplicas": 4 }), &failed).report();
+    assert_contains(&report, "; the controller last reported FailedGetResourceMetric");
+    assert!(!report.to_string().contains("Raise spec.maxReplicas"), "{report}");
+}
+
+#[test]
 fn wrong_value_is_corrected_before_more_replicas_are_advised() {
     let mut inputs = inputs(json!({ "maxReplicas": 5 }));
     inputs.readings = [(0, Ok(equal_samples(900)))].into_iter().collect();
@@ -283,7 +291,7 @@ fn wrong_value_is_corrected_before_more_replicas_are_advised() {
 #[case::slow(301, true)]
 fn only_pods_that_start_slowly_have_advice(#[case] seconds_ago: i64, #[case] is_advised: bool) {
     let advice = inputs_with_pending_pod(500, seconds_ago).report().advice;
-    let is_named = |advice: &String| advice.contains("hold the decision back: web-3.");
+    let is_named = |advice: &String| advice.starts_with("Check why 1 of 4 pods is pending: ");
     assert_eq!(advice.iter().any(is_named), is_advised, "{advice:?}");
 }
 
@@ -393,6 +401,14 @@ fn metrics_api_that_has_just_failed_is_named_before_other_sources() {
         "The controller had a value of queue in its last status. If it reads \
          external.metrics.k8s.io, that has failed since: kubectl get apiservices | grep \
          external.metrics.k8s.io names the service behind it. If it reads a source of its own",
+    );
+    let mut slow = inputs.clone();
+    let error = "context deadline exceeded: no response within 10s (get queue)";
+    slow.readings = [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
+    assert_contains(
+        &slow.report(),
+        "If it reads external.metrics.k8s.io, it may wait longer (use its --request-timeout here), \
+         or that has failed since: kubectl get apiservices",
     );
     let check = "Check that external.metrics.k8s.io works: kubectl get apiservices | grep \
                  external.metrics.k8s.io names the service behind it.";

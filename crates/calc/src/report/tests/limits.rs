@@ -45,8 +45,10 @@ fn stabilization_reports_the_recommendation_and_its_end() {
     let report = inputs.report();
     let held = report.limits.as_ref().unwrap().stabilization.held_by.unwrap();
     assert_eq!((held.replicas, held.at, held.until), (4, at(100), at(-200)));
-    let end = "; stabilization holds 4 until 02:50:00Z, metrics ask for ";
-    assert!(report.sentence.contains(end), "{}", report.sentence);
+    let [start, end] = ["; stabilization holds 4", ", metrics ask for "];
+    let lasting = format!("{start} for another 3:20{end}");
+    assert!(report.sentence.contains(&lasting), "{}", report.sentence);
+    assert!(report.sentence_without_durations().contains(&format!("{start}{end}")));
     assert_contains(&report, "the recommendation of 4 at 1970-01-01T02:45:00Z holds it until");
     // A window includes its start, so the replicas change just after its end.
     let change =
@@ -58,7 +60,7 @@ fn stabilization_reports_the_recommendation_and_its_end() {
 
 #[rstest]
 #[case::above_the_maximum(json!({ "maxReplicas": 4 }), 16, State::Stabilizing,
-    "stabilization keeps a recommendation of 16 until 02:50:40Z, maxReplicas is 4, metrics ask \
+    "stabilization keeps a recommendation of 16 for another 4:00, maxReplicas is 4, metrics ask \
      for 2")]
 #[case::minimum_binds_as_well(json!({ "minReplicas": 4 }), 4, State::AtMinimum,
     "minReplicas is 4, metrics ask for 2")]
@@ -77,6 +79,16 @@ fn bound_is_the_reason_only_if_it_limits_what_the_metrics_ask_for(
     assert!(!report.advice.iter().any(|one| one.contains("maxReplicas")), "{report}");
     let raises_maximum = |change: &Change| matches!(change.trigger, Trigger::MaxReplicas { .. });
     assert!(!report.changes.iter().any(raises_maximum), "{report}");
+}
+
+#[test]
+fn maximum_below_a_past_recommendation_is_named_although_the_metrics_ask_for_it() {
+    let mut inputs = inputs(json!({ "maxReplicas": 4 }));
+    let recommendation = Recommendation { replicas: 9, at: at(60) };
+    inputs.history = Some(History { recommendations: vec![recommendation], ..History::default() });
+    let expected = "stays at 4: cpu is at 71% of requests, target 66%; within tolerance; \
+                    stabilization keeps a recommendation of 9 for another 4:00, maxReplicas is 4";
+    assert_eq!(inputs.report().sentence, expected);
 }
 
 #[test]
@@ -176,15 +188,13 @@ fn sentence_is_conditional_if_scaling_may_be_prevented(
     let Report { sentence, doubt, .. } = &report;
     assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
     assert_eq!(doubt.is_some(), start.starts_with("would"), "{sentence}");
-    let has_failed = |write| {
-        conditions.iter().any(|(_, status, reason)| {
-            *status == "False" && (*reason == "FailedUpdateScale") == write
-        })
-    };
+    let failed = conditions.iter().filter(|(_, status, _)| *status == "False");
+    let (failed_writes, failed_reads): (Vec<&(&str, &str, &str)>, Vec<_>) =
+        failed.partition(|(.., reason)| *reason == "FailedUpdateScale");
     let scales_up = start.ends_with("to 8: ");
     inputs.history = Some(History::default());
     // Stabilization holds a scale-down, as on the controller's first reconcile.
-    let is_doubtful = has_failed(false) || has_failed(true) && scales_up;
+    let is_doubtful = !failed_reads.is_empty() || !failed_writes.is_empty() && scales_up;
     assert_eq!(inputs.report().doubt.is_some(), is_doubtful, "the history is known");
 }
 
@@ -283,8 +293,10 @@ fn recent_scaling_may_be_limited_by_policies() {
     inputs.hpa.status.last_scale_time = Some(at(60));
     assert_eq!(inputs.report().doubt, None, "the period has ended");
     inputs.hpa.status.last_scale_time = Some(at(59));
-    let doubt = inputs.report().doubt.unwrap();
-    assert_eq!(doubt, "it last scaled 59s ago, so policies may hold it");
+    let report = inputs.report();
+    let doubt = "policies may hold it after the last scaling";
+    assert_eq!(report.doubt, Some(format!("{doubt} (59s ago)")));
+    assert!(report.sentence_without_durations().ends_with(doubt), "{}", report.sentence);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn end_of_the_pause_has_the_end_of_the_stabilization_that_holds() {
     };
     assert_eq!(end.duration_since(at(0)).as_secs(), 240);
     assert_contains(&report, "scales to 2 without the pause, at ");
-    assert_contains(&report, " (in 4:00), if the metrics stay as they are");
+    assert_contains(&report, " (in 4:00) or in the next reconcile after it, if the metrics stay");
 }
 
 #[test]
@@ -101,6 +101,6 @@ fn dry_run_and_pause_leave_the_doubt_about_an_unknown_history() {
     assert!(sentence.ends_with(end), "{sentence}");
     inputs.history = Some(History::default());
     let sentence = inputs.report().sentence;
-    assert!(sentence.contains("; stabilization holds 4 until "), "{sentence}");
+    assert!(sentence.contains("; stabilization holds 4 for another "), "{sentence}");
     assert!(!sentence.contains("unless"), "{sentence}");
 }

@@ -57,6 +57,16 @@ fn refused_pods_are_named_at_once_and_precede_the_maximum() {
     assert_contains(&report, "Raise spec.maxReplicas if the cluster has room");
 }
 
+#[test]
+fn status_with_fewer_pods_than_the_selector_matches_does_not_precede_the_maximum() {
+    let mut inputs = inputs(json!({ "maxReplicas": 4 }));
+    inputs.readings = [(0, Ok(equal_samples(700)))].into_iter().collect();
+    inputs.scale.as_mut().unwrap().status_replicas = 2;
+    let report = inputs.report();
+    assert!(report.sentence.contains("maxReplicas is 4"), "{}", report.sentence);
+    assert_eq!(report.state(State::Steady), State::AtMaximum);
+}
+
 #[rstest]
 #[case::stayed(
     4,
@@ -109,6 +119,57 @@ fn status_that_needs_no_scaling_makes_a_scaling_doubtful(#[case] milli: i64) {
     inputs.history = None;
     inputs.hpa.status.current_replicas = 3;
     assert_eq!(inputs.report().doubt, None, "the replicas have changed since then");
+}
+
+/// A controller that has lost its rights stores no other status.
+#[rstest]
+#[case::at_the_minimum(4, None, &[("ScalingLimited", "True", "TooFewReplicas")], true)]
+#[case::scaled_long_ago(3, Some(61), &[("AbleToScale", "True", "SucceededRescale")], true)]
+#[case::scaled_just_now(3, Some(60), &[("AbleToScale", "True", "SucceededRescale")], false)]
+fn old_status_makes_a_scale_up_doubtful(
+    #[case] current: i32,
+    #[case] scaled_ago: Option<i64>,
+    #[case] conditions: &[(&str, &str, &str)],
+    #[case] is_doubtful: bool,
+) {
+    let mut inputs = inputs_at(540, json!({}), conditions);
+    let value = json!({ "averageUtilization": 60, "averageValue": "360m" });
+    let value = json!({ "type": "Resource", "resource": { "name": "cpu", "current": value } });
+    let status = &mut inputs.hpa.status;
+    status.current_metrics = vec![serde_json::from_value(value).unwrap()];
+    (status.current_replicas, status.desired_replicas) = (current, 4);
+    status.last_scale_time = scaled_ago.map(at);
+    let doubt = "the controller last desired 4 with cpu at 60% of requests";
+    assert_eq!(inputs.report().doubt.as_deref(), is_doubtful.then_some(doubt));
+}
+
+/// A new spec applies at the next sync.
+#[rstest]
+#[case::same_minimum(4, None, 0, true)]
+#[case::changed_minimum(3, None, 0, false)]
+#[case::old_status(4, Some(61), 0, true)]
+#[case::recent_status(4, Some(60), 0, false)]
+#[case::recent_status_of_a_clock_that_is_ahead(4, Some(90), 30, false)]
+fn status_of_another_spec_needs_no_advice(
+    #[case] min_replicas: i32,
+    #[case] stored_ago: Option<i64>,
+    #[case] clock_lead: i64,
+    #[case] expected: bool,
+) {
+    let spec = json!({ "minReplicas": min_replicas });
+    let mut inputs = inputs_at(540, spec, &[("ScalingLimited", "True", "TooFewReplicas")]);
+    inputs.readings.set_clock_lead(jiff::SignedDuration::from_secs(clock_lead));
+    let value = json!({ "averageUtilization": 60, "averageValue": "360m" });
+    let value = json!({ "type": "Resource", "resource": { "name": "cpu", "current": value } });
+    let status = &mut inputs.hpa.status;
+    status.current_metrics = vec![serde_json::from_value(value).unwrap()];
+    (status.current_replicas, status.desired_replicas) = (4, 4);
+    let mut report = inputs.report();
+    let doubt = "the controller last desired 4 with cpu at 60% of requests";
+    assert_eq!(report.doubt.as_deref(), Some(doubt));
+    report.remove_advice_about_old_status(stored_ago.map(at));
+    let is_about_status = |advice: &String| advice.starts_with("If the replicas stay for longer");
+    assert_eq!(report.advice.iter().any(is_about_status), expected);
 }
 
 /// Values within the tolerance keep 4 replicas, although higher ones lead to fewer.
@@ -422,7 +483,8 @@ fn pods_are_listed_by_class_with_the_reason() {
         assert_contains(&report, line);
     }
     // The ratio is within tolerance, with and without these pods.
-    let advice = "Pods without a sample that counts: web-1, web-2. Check why they are not ready or";
+    assert_contains(&report, "Check why 1 of 3 pods is pending: kubectl describe pods");
+    let advice = "Pods without a sample that counts: web-2. Check why they have no value.";
     assert_contains(&report, advice);
 }
 
@@ -526,6 +588,38 @@ fn pods_that_stay_pending_are_in_the_sentence_and_no_higher_maximum_is_advised()
     assert_contains(&report, "Raise spec.maxReplicas");
     let advice = report.advice.join(" ");
     assert!(!advice.contains("Check why"), "the pod may be new: {advice}");
+}
+
+#[test]
+fn unschedulable_pods_are_named_at_once_with_the_most_frequent_reason() {
+    let mut inputs = inputs_with_pending_pod(900, 900);
+    inputs.hpa.spec.max_replicas = 4;
+    inputs.hpa.status.last_scale_time = Some(at(10));
+    let new = std::sync::Arc::make_mut(&mut inputs.selected.pods[3]);
+    (new.start_time, new.unschedulable) = (None, true);
+    let report = inputs.report();
+    let limit = "maxReplicas is 4, metrics ask for 7";
+    let end = format!("; {limit}; 1 of 4 pods can't be scheduled");
+    assert!(report.sentence.ends_with(&end), "{}", report.sentence);
+    assert_eq!(report.state(State::AtMaximum), State::WaitingForPods);
+    assert_contains(&report, "Check why 1 of 4 pods can't be scheduled: kubectl describe pods");
+    let mut settled = inputs.clone();
+    settled.hpa.status.last_scale_time = None;
+    let advice = settled.report().advice.join(" ");
+    assert!(!advice.contains("Pods without a sample"), "one piece of advice is enough: {advice}");
+    assert!(!report.to_string().contains("Raise spec.maxReplicas"), "{report}");
+    for index in [1, 2] {
+        std::sync::Arc::make_mut(&mut inputs.selected.pods[index]).unschedulable = true;
+    }
+    let failures = [("web-1", "cpu"), ("web-2", "taint"), ("web-3", "cpu"), ("other", "taint")];
+    inputs.selected.scheduling_failures =
+        failures.map(|(pod, failure)| (pod.to_owned(), failure.to_owned())).into();
+    let sentence = inputs.report().sentence;
+    let end = format!("; {limit}; 3 of 4 pods can't be scheduled (cpu)");
+    assert!(sentence.ends_with(&end), "{sentence}");
+    std::sync::Arc::make_mut(&mut inputs.selected.pods[0]).terminating = true;
+    let sentence = inputs.report().sentence;
+    assert!(sentence.contains("; 3 of 3 pods can't be scheduled (cpu)"), "{sentence}");
 }
 
 #[test]

@@ -54,6 +54,22 @@ fn pending_pods_are_in_the_sentence_about_an_external_metric() {
 }
 
 #[test]
+fn unschedulable_pods_are_in_the_sentence_about_an_external_metric() {
+    let mut inputs = inputs_with_pending_pod(500, 900);
+    set_external_metric(&mut inputs);
+    std::sync::Arc::make_mut(&mut inputs.selected.pods[3]).unschedulable = true;
+    let report = inputs.report();
+    let end = "; 1 of 4 pods can't be scheduled";
+    assert!(report.sentence.ends_with(end), "{}", report.sentence);
+    assert_eq!(report.state(State::Steady), State::WaitingForPods);
+    // The controller reads the metric, and its status has the value.
+    let mut inputs = inputs_with_unreadable_metric("True");
+    std::sync::Arc::make_mut(&mut inputs.selected.pods[3]).unschedulable = true;
+    let sentence = inputs.report().sentence;
+    assert!(sentence.starts_with("has ") && sentence.contains(end), "{sentence}");
+}
+
+#[test]
 fn bounds_that_exclude_each_other_are_named() {
     let report = inputs(json!({ "minReplicas": 8, "maxReplicas": 3 })).report();
     let invalid = "the spec is invalid, because minReplicas 8 is above maxReplicas 3";

@@ -472,6 +472,14 @@ fn advice_of_the_caller_about_annotations_replaces_that_about_an_absent_collecto
     let key = "metric-config.external.queue.json-path/interval";
     inputs.hpa.metadata.annotations.insert(key.into(), "soon".into());
     assert_eq!(inputs.report_with_advice(None, &known).advice, ["Correct the annotations."]);
+    // The controller has no collectors.
+    let active = &mut inputs.hpa.status.conditions[0];
+    let without_collectors = "no rule of --metrics-config has queue";
+    active.message = active.message.replace("no collector reads queue", without_collectors).into();
+    assert_eq!(inputs.report_with_advice(None, &known).advice, ["Correct the annotations."]);
+    let cause = reported_absence(&inputs.hpa, 0).expect("the cause");
+    assert!(cause.starts_with(without_collectors), "{cause}");
+    assert_eq!(reported_absence(&inputs.hpa, 1), None);
 }
 
 #[test]
@@ -607,6 +615,28 @@ fn flags_that_were_given_are_not_advised() {
     assert!(!report.to_string().contains("use its flags"), "{report}");
 }
 
+#[rstest]
+#[case::resource_api("resource", "metrics server exploded", false)]
+#[case::rule_for_the_resource("resource", "unable to fetch metrics: refused", true)]
+#[case::other_api("custom", "metrics server exploded", true)]
+fn own_source_is_not_suspected_if_the_resource_metrics_api_failed(
+    #[case] api: &str,
+    #[case] cause: &str,
+    #[case] is_suspected: bool,
+) {
+    let message = format!(
+        "unable to get metrics for resource cpu: unable to fetch metrics from {api} metrics API: \
+         {cause}"
+    );
+    let error = "the server is currently unable to handle the request (get pods.metrics.k8s.io)";
+    let report = failing_inputs(error, &message).report();
+    let sentence = &report.sentence;
+    assert!(sentence.contains(&format!("{cause}, as the controller last reported")), "{sentence}");
+    assert_eq!(report.to_string().contains("use its flags"), is_suspected, "{report}");
+    let is_api_doubted = report.to_string().contains("Check that metrics.k8s.io works");
+    assert_eq!(is_api_doubted, !is_suspected, "{report}");
+}
+
 #[test]
 fn metric_readable_here_is_decided_despite_the_reported_failure() {
     let mut inputs = failing_inputs(NOT_FOUND, "missing request for cpu in container app of Pod a");
@@ -710,13 +740,7 @@ fn pause_is_first_if_metrics_can_not_be_read_here() {
 }
 
 /// An External metric that fails, with an active fallback by the status.
-#[rstest]
-#[case::reported(
-    "External metric queue has kept failing since 2026-01-31T03:13:53Z, 6 replicas proposed",
-    "fallback: 6 replicas, because it has kept failing since 2026-01-31T03:13:53Z"
-)]
-#[case::unknown("a fallback is active", "fallback: 6 replicas, because it fails")]
-fn start_of_a_failure_comes_from_the_message(#[case] message: &str, #[case] expected: &str) {
+fn inputs_with_active_fallback(message: &str) -> Inputs {
     let mut inputs = inputs_with_unreadable_metric("True");
     let annotation = json!({ "failureDurationSeconds": 60, "replicas": 6 }).to_string();
     let fallback = ("autoscaling.hpa-rs.dev/fallback".to_owned(), annotation);
@@ -728,7 +752,106 @@ fn start_of_a_failure_comes_from_the_message(#[case] message: &str, #[case] expe
         "reason": "FallbackActive", "message": message,
         "lastTransitionTime": "2026-01-31T03:14:38Z" });
     inputs.hpa.status.conditions.push(serde_json::from_value(condition).unwrap());
-    let sentence = inputs.report().sentence;
+    inputs
+}
+
+#[rstest]
+#[case::reported(
+    "External metric queue has kept failing since 2026-01-31T03:13:53Z, 6 replicas proposed",
+    "fallback: 6 replicas, because it has kept failing since 2026-01-31T03:13:53Z"
+)]
+#[case::unknown("a fallback is active", "fallback: 6 replicas, because it fails")]
+fn start_of_a_failure_comes_from_the_message(#[case] message: &str, #[case] expected: &str) {
+    let sentence = inputs_with_active_fallback(message).report().sentence;
     assert!(sentence.contains(expected), "{sentence}");
     assert_eq!(sentence.contains("since"), expected.contains("since"), "{sentence}");
+}
+
+/// The fallback proposes 6 replicas, until the controller has read the metric for a while.
+#[rstest]
+#[case::scales_down(1000, "would scale from 4 to 2: ", true)]
+#[case::stays(5000, "would stay at 4: ", true)]
+#[case::same_replicas(7500, "", false)]
+fn active_fallback_of_a_metric_that_can_be_read_here_is_in_the_first_line(
+    #[case] milli: i64,
+    #[case] start: &str,
+    #[case] has_clause: bool,
+) {
+    let message = "External metric queue has kept failing since 2026-01-31T03:13:53Z, 6 replicas";
+    let mut inputs = inputs_with_active_fallback(message);
+    let reading = Reading::External(vec![crate::MilliValue::from_milli(milli)].into());
+    inputs.readings = [(0, Ok(reading))].into_iter().collect();
+    let end = "the controller last reported FallbackActive: the fallback of queue proposes 6 \
+               replicas until it has been read for 30s";
+    let sentence = inputs.report().sentence;
+    assert!(sentence.starts_with(start), "{sentence}");
+    assert_eq!(sentence.ends_with(end), has_clause, "{sentence}");
+    inputs.settings.dry_run = true;
+    let in_dry_run = inputs.report().sentence;
+    assert!(!in_dry_run.contains("FallbackActive"), "{in_dry_run}");
+    inputs.settings.dry_run = false;
+    // Another metric failed.
+    let message = "External metric jobs has kept failing since 2026-01-31T03:13:53Z, 6 replicas";
+    let active = inputs.hpa.status.conditions.last_mut().unwrap();
+    active.message = message.into();
+    let sentence = inputs.report().sentence;
+    assert!(!sentence.contains("FallbackActive"), "{sentence}");
+}
+
+/// The API may lack the metric only here, or while its source is down.
+#[rstest]
+#[case::unknown_metric(None)]
+#[case::empty_response(Some(ReadError::Empty(MetricsApi::External)))]
+fn name_of_a_metric_with_an_active_fallback_is_not_doubted(#[case] error: Option<ReadError>) {
+    let mut inputs = inputs_with_active_fallback("External metric queue has kept failing");
+    // The controller stores an entry without a value.
+    let current = json!({ "metric": { "name": "queue" }, "current": {} });
+    let current = json!([{ "type": "External", "external": current }]);
+    inputs.hpa.status.current_metrics = serde_json::from_value(current).unwrap();
+    if let Some(error) = error {
+        inputs.readings = [(0, Err(error))].into_iter().collect();
+    }
+    assert_eq!(inputs.metrics_of_controller_sources(), [0]);
+    let report = inputs.report();
+    assert!(report.sentence.contains("queue cannot be read here: "), "{}", report.sentence);
+    assert_contains(&report, "The fallback of queue is active, and the controller's status");
+    for claim in ["has no metric", "Check the names", "reports no failure"] {
+        assert!(!report.to_string().contains(claim), "{report}");
+    }
+    // With the debug API, the cause is known.
+    inputs.history = Some(History::default());
+    assert!(inputs.metrics_of_controller_sources().is_empty());
+}
+
+/// An empty response for pods doesn't mean that the name is unknown.
+#[test]
+fn metric_by_pod_without_values_is_not_of_an_unreadable_source() {
+    let mut inputs = inputs_with_active_fallback("a fallback is active");
+    let target = json!({ "type": "AverageValue", "averageValue": "5" });
+    let source = json!({ "metric": { "name": "queue" }, "target": target });
+    let metric = json!({ "type": "Pods", "pods": source });
+    inputs.hpa.spec.metrics = vec![serde_json::from_value(metric).unwrap()];
+    let current = json!({ "metric": { "name": "queue" }, "current": {} });
+    let current = json!([{ "type": "Pods", "pods": current }]);
+    inputs.hpa.status.current_metrics = serde_json::from_value(current).unwrap();
+    inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::Custom)))].into_iter().collect();
+    let sentence = inputs.report().sentence;
+    assert!(sentence.contains("fallback: 6 replicas"), "{sentence}");
+    assert!(inputs.metrics_of_controller_sources().is_empty(), "{sentence}");
+}
+
+#[test]
+fn cause_of_the_controller_does_not_end_with_an_empty_selector() {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    let forbidden = "queue.external.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
+    let error = ReadError::fetch(MetricsApi::External, forbidden);
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    let start = "the HPA was unable to compute the replica count: ";
+    let message = format!("{start}{QUEUE_NOT_FOUND} for ");
+    let failed = scaling_inactive("FailedGetExternalMetric", &message);
+    inputs.hpa.status.conditions = vec![serde_json::from_value(failed).unwrap()];
+    let sentence = inputs.report().sentence;
+    let cause = "queue cannot be read: the server could not find the metric queue, as the \
+                 controller last reported";
+    assert!(sentence.contains(cause), "{sentence}");
 }

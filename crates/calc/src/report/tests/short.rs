@@ -154,6 +154,21 @@ fn bound_that_binds_as_well_precedes_stabilization(
     assert_eq!(ShortReport::new(&hpa, &Settings::default()).state, state);
 }
 
+/// Stabilization holds fewer replicas than the minimum, which a schedule sets.
+#[rstest]
+fn scheduled_minimum_precedes_stabilization(
+    #[values("ScaleDownStabilized", "ScaleUpStabilized")] able: &str,
+    #[values(20, 90)] utilization: i32,
+) {
+    let limited = condition("ScalingLimited", "True", "TooFewReplicas");
+    let settings = condition("CustomSettings", "True", "Set");
+    let mut hpa = hpa(7, 7, &[condition("AbleToScale", "True", able), limited, settings]);
+    hpa.status.current_metrics = vec![serde_json::from_value(used("cpu", utilization)).unwrap()];
+    let report = ShortReport::new(&hpa, &Settings::default());
+    let sentence = format!("cpu is at {utilization}% of requests, target 60%; minReplicas is 7");
+    assert_eq!((report.state, report.sentence), (State::AtMinimum, sentence));
+}
+
 fn with_scale(hpa: &HorizontalPodAutoscaler, scale: &Scale) -> ShortReport {
     let surroundings = Surroundings { scale: Some(scale), ..Surroundings::default() };
     ShortReport::with_surroundings(hpa, &Settings::default(), surroundings)
@@ -170,8 +185,11 @@ fn other_autoscalers_of_the_target_are_named_once() {
     assert_eq!(steady.warnings, [Warning::SharedTarget]);
     let mut ambiguous = condition("ScalingActive", "False", "AmbiguousSelector");
     ambiguous["message"] = json!("pods are controlled by [shop/web rhpa/shop/web]");
-    let named = report(hpa(2, 2, &[ambiguous]));
+    let named = report(hpa(2, 2, &[ambiguous.clone()]));
     assert_eq!(named.sentence, "pods are controlled by [shop/web rhpa/shop/web]");
+    ambiguous["message"] = json!("pods are controlled by [shop/web rhpa/shop/web-2]");
+    let longer = report(hpa(2, 2, &[ambiguous]));
+    assert!(longer.sentence.ends_with("; rhpa/shop/web has the same target"));
 }
 
 #[rstest]
@@ -225,7 +243,9 @@ fn last_decision_has_the_cause_that_the_status_lacks() {
     let report = |hpa| ShortReport::with_surroundings(&hpa, &Settings::default(), surroundings);
     assert_eq!(Some(&*report(hpa(4, 4, &[])).sentence), last_decision);
     let maximum = condition("ScalingLimited", "True", "TooManyReplicas");
-    assert_eq!(Some(&*report(hpa(9, 9, &[maximum])).sentence), last_decision);
+    // A past recommendation is above the maximum.
+    let expected = last_decision.map(|decision| format!("{decision}; maxReplicas is 9"));
+    assert_eq!(Some(report(hpa(9, 9, &[maximum])).sentence), expected);
     // Other states follow from the status.
     let expected = format!("{MEASURED}; has 4 replicas, 6 desired");
     assert_eq!(report(hpa(4, 6, &[])).sentence, expected);
@@ -258,6 +278,31 @@ fn pods_that_do_not_exist_precede_the_maximum() {
     let report = ShortReport::with_surroundings(&hpa, &Settings::default(), refused);
     let expected = format!("{MEASURED}; 3 of 9 pods exist: exceeded quota: pods");
     assert_eq!((report.sentence.as_str(), report.is_problem(at(0))), (&*expected, true));
+}
+
+#[test]
+fn unschedulable_pods_precede_the_maximum_and_a_steady_state() {
+    let unschedulable_pods = Some(UnschedulablePods { count: 3, total: 9 });
+    let surroundings = Surroundings { unschedulable_pods, ..Surroundings::default() };
+    let report = |hpa: &HorizontalPodAutoscaler, surroundings| {
+        ShortReport::with_surroundings(hpa, &Settings::default(), surroundings)
+    };
+    let mut held = hpa(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")]);
+    held.status.last_scale_time = Some(at(59));
+    let unschedulable = "3 of 9 pods can't be scheduled";
+    let of_held = report(&held, surroundings);
+    let expected = (State::WaitingForPods, format!("{MEASURED}; {unschedulable}"));
+    assert_eq!((of_held.state, of_held.sentence.clone()), expected);
+    assert!(!of_held.is_problem(at(0)) && of_held.is_problem(at(-1)), "nodes may be added");
+    let two = Scale { spec_replicas: 9, status_replicas: 2, selector: "app=web".into() };
+    let of_missing = report(&held, Surroundings { scale: Some(&two), ..surroundings });
+    let expected = format!("{MEASURED}; 2 of 9 pods exist; {unschedulable}");
+    assert_eq!(of_missing.sentence, expected);
+    let mut steady = hpa(9, 9, &[]);
+    steady.status.current_metrics.clear();
+    assert_eq!(ShortReport::new(&steady, &Settings::default()).state, State::Steady);
+    let of_steady = report(&steady, surroundings);
+    assert_eq!((of_steady.state, &*of_steady.sentence), (State::WaitingForPods, unschedulable));
 }
 
 #[rstest]
@@ -484,11 +529,16 @@ fn metric_without_value_is_named() {
     let expected = format!("{MEASURED}; maxReplicas is 4; no value of memory");
     assert_eq!((report.state, report.sentence), (State::AtMaximum, expected));
     assert!(report.has_missing_metric);
-    let last_decision = Some("cpu is at 90%; maxReplicas is 4; memory cannot be read: no samples");
-    let surroundings = Surroundings { last_decision, ..Surroundings::default() };
-    let report = ShortReport::with_surroundings(&hpa, &Settings::default(), surroundings);
-    assert_eq!(Some(&*report.sentence), last_decision, "it names the metric once");
-    assert!(report.has_missing_metric);
+    for (decision, end) in [
+        ("cpu is at 90%; maxReplicas is 4; memory cannot be read: no samples", ""),
+        ("cpu is at 90%; memory cannot be read: no samples", "; maxReplicas is 4"),
+    ] {
+        let surroundings =
+            Surroundings { last_decision: Some(decision), ..Surroundings::default() };
+        let report = ShortReport::with_surroundings(&hpa, &Settings::default(), surroundings);
+        assert_eq!(report.sentence, format!("{decision}{end}"), "it names the metric once");
+        assert!(report.has_missing_metric);
+    }
 }
 
 #[rstest]

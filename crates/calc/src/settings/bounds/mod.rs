@@ -145,36 +145,40 @@ impl Settings {
         if let Some(found) = lock().filter(is_valid) {
             return (found.bounds, found.change);
         }
-        let (bounds, change) = self.find_change(spec, schedule, now);
+        let (bounds, change) = self.compute_bounds_and_change(spec, schedule, now);
         let until =
             change.map_or_else(|| after(now, CACHE_TIME_WITHOUT_CHANGE), |change| change.at);
         *lock() = Some(CachedBounds { key, from: now, until, bounds, change });
         (bounds, change)
     }
 
-    fn find_change(
+    /// [`Self::bounds_and_change_at`] without the cache.
+    fn compute_bounds_and_change(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
         entries: &[ScheduledBounds],
         now: Timestamp,
     ) -> (Bounds, Option<BoundsChange>) {
-        let within = |days| self.bounds_and_change_within(days, spec, entries, now);
+        let within = |days: i64| {
+            let to = after(now, SignedDuration::from_hours(days * 24));
+            let (bounds, changes) = self.bounds_and_changes(spec, entries, now, to);
+            (bounds, changes.first().copied())
+        };
         // Most schedules change within a day. A weekly entry changes within a week, or within two
         // if the clocks skip one occurrence.
         let (bounds, change) = within(1);
         (bounds, change.or_else(|| within(7).1).or_else(|| within(14).1))
     }
 
-    /// The changes of the bounds after `from`, up to and including `to`. The list ends early if two
-    /// weeks pass without a change.
+    /// The changes of the bounds after `from`, up to and including `to`.
     pub fn bounds_changes(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
         from: Timestamp,
         to: Timestamp,
     ) -> Vec<BoundsChange> {
-        let next = |at| self.next_bounds_change(spec, at).filter(|change| change.at <= to);
-        std::iter::successors(next(from), |change| next(change.at)).collect()
+        let Some(schedule) = &self.bounds else { return Vec::new() };
+        self.bounds_and_changes(spec, schedule, from, to).1
     }
 
     fn combine_entries<'a>(
@@ -195,24 +199,26 @@ impl Settings {
         self.scale_to_zero && spec.has_object_or_external_metric()
     }
 
-    /// The bounds at `now`, and their next change within `days` times 24 hours.
-    fn bounds_and_change_within(
+    /// The bounds at `from`, and their changes after it, up to and including `to`. One pass over
+    /// the starts and ends of all entries.
+    fn bounds_and_changes(
         &self,
-        days: i32,
         spec: &HorizontalPodAutoscalerSpec,
         entries: &[ScheduledBounds],
-        now: Timestamp,
-    ) -> (Bounds, Option<BoundsChange>) {
+        from: Timestamp,
+        to: Timestamp,
+    ) -> (Bounds, Vec<BoundsChange>) {
+        let seconds = u64::try_from(to.duration_since(from).as_secs()).unwrap_or_default();
+        // If the clocks change, a number of times 24 hours can end one calendar day later.
+        let days = i32::try_from(seconds.div_ceil(24 * 60 * 60) + 1).unwrap_or_default();
         // The number of active occurrences of each entry. If the clocks skip the end of an entry,
         // it may start again before it ends.
         let mut active = vec![0_usize; entries.len()];
         // The starts (`true`) and ends of the occurrences, with the index of the entry.
         let mut edges: Vec<(Timestamp, usize, bool)> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
-            // If the clocks change, `days` times 24 hours can end one calendar day later.
-            let occurrences = entry.occurrences(now, days + 1).filter(|(_, end)| *end > now);
-            for (start, end) in occurrences {
-                if start > now {
+            for (start, end) in entry.occurrences(from, days).filter(|(_, end)| *end > from) {
+                if start > from {
                     edges.push((start, index, true));
                 } else if let Some(count) = active.get_mut(index) {
                     *count += 1;
@@ -225,20 +231,22 @@ impl Settings {
             let entries = entries.iter().zip(active).filter(|(_, count)| **count > 0);
             self.combine_entries(spec, entries.map(|(entry, _)| entry))
         };
-        let current = bounds_of(&active);
-        let limit = after(now, SignedDuration::from_hours(i64::from(days) * 24));
+        let at_start = bounds_of(&active);
+        let mut current = at_start;
+        let mut changes = Vec::new();
         for edges in edges.chunk_by(|one, other| one.0 == other.0) {
             for (_, index, starts) in edges {
                 if let Some(count) = active.get_mut(*index) {
                     *count = if *starts { *count + 1 } else { count.saturating_sub(1) };
                 }
             }
-            let Some((at, ..)) = edges.first().filter(|(at, ..)| *at <= limit) else { break };
+            let Some((at, ..)) = edges.first().filter(|(at, ..)| *at <= to) else { break };
             let bounds = bounds_of(&active);
             if bounds != current {
-                return (current, Some(BoundsChange { at: *at, bounds }));
+                current = bounds;
+                changes.push(BoundsChange { at: *at, bounds });
             }
         }
-        (current, None)
+        (at_start, changes)
     }
 }

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -44,5 +45,48 @@ fn bounds_are_computed_again_only_after_their_change() {
             settings.bounds_at(&other, start)
         );
         assert_eq!(settings.bounds_and_change_at(&spec, start).0, settings.bounds_at(&spec, start));
+    }
+}
+
+fn random_entry() -> impl Strategy<Value = ScheduledBounds> {
+    let zones = vec!["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/New_York"];
+    let days = vec!["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    let (zones, days) = (prop::sample::select(zones), prop::sample::subsequence(days, 0..=7));
+    let quarters = (0..96_i32, 0..96_i32);
+    let replicas = (prop::option::of(0..6_i32), prop::option::of(1..20_i32));
+    (zones, days, quarters, replicas).prop_map(|(zone, days, (start, end), (min, max))| {
+        let time = |quarter: i32| format!("{:02}:{:02}", quarter / 4, quarter % 4 * 15);
+        let entry = json!({ "days": days, "start": time(start), "end": time(end),
+            "timeZone": zone, "minReplicas": min, "maxReplicas": max });
+        serde_json::from_value(entry).unwrap()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The range includes changes of the clocks in three zones.
+    #[test]
+    fn changes_of_a_range_are_those_found_one_by_one(
+        entries in prop::collection::vec(random_entry(), 1..5),
+        minute in 0..20_000_i64,
+    ) {
+        let spec = HorizontalPodAutoscalerSpec {
+            min_replicas: Some(2),
+            max_replicas: 10,
+            ..HorizontalPodAutoscalerSpec::default()
+        };
+        let settings = Settings { bounds: Some(entries.into()), ..Settings::default() };
+        let start: Timestamp = "2026-03-22T00:00:00Z".parse().unwrap();
+        let from = start + SignedDuration::from_mins(minute);
+        let to = from + SignedDuration::from_hours(10 * 24);
+        let next = |at| settings.next_bounds_change(&spec, at).filter(|change| change.at <= to);
+        let expected: Vec<_> =
+            std::iter::successors(next(from), |change| next(change.at)).collect();
+        let found = settings.bounds_changes(&spec, from, to);
+        prop_assert_eq!(&found, &expected);
+        for BoundsChange { at, bounds } in found {
+            prop_assert_eq!(settings.bounds_at(&spec, at), bounds);
+        }
     }
 }

@@ -141,7 +141,8 @@ const VALUE_AND_AVERAGE: &str =
     r#"Invalid type: Invalid value: "": must be either Utilization, Value, or AverageValue"#,
 ])]
 #[case::type_not_known("external", json!({ "type": "value&", "value": "1" }),
-    &[r#"Invalid type: Invalid value: "value\u0026": must be either Utilization, Value, or AverageValue"#])]
+    &["Invalid type: Invalid value: \"value\\u0026\": must be either Utilization, Value, or \
+        AverageValue"])]
 #[case::type_of_another_member("external", json!({ "type": "Utilization", "value": "1" }), &[])]
 fn violations_of_metric_targets_are_reported(
     #[case] member: &str,

@@ -170,7 +170,8 @@ const NO_POLICY: &str = "Required policies: Required value: must specify at leas
     &["Invalid stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to \
         3600"])]
 #[case::select_policy_empty(json!({ "selectPolicy": "" }),
-    &[r#"NotSupported selectPolicy: Unsupported value: "": supported values: "Disabled", "Max", "Min""#])]
+    &["NotSupported selectPolicy: Unsupported value: \"\": supported values: \"Disabled\", \
+        \"Max\", \"Min\""])]
 #[case::no_policy(json!({ "policies": [] }), &[NO_POLICY])]
 #[case::policies_not_defaulted(json!({ "policies": null }),
     &[NO_POLICY])]
@@ -183,7 +184,8 @@ const NO_POLICY: &str = "Required policies: Required value: must specify at leas
     &[]
 )]
 #[case::all_fields_of_a_policy_invalid(json!({ "policies": [{ "type": "pods" }] }), &[
-    r#"NotSupported policies[0].type: Unsupported value: "pods": supported values: "Percent", "Pods""#,
+    "NotSupported policies[0].type: Unsupported value: \"pods\": supported values: \"Percent\", \
+        \"Pods\"",
     "Invalid policies[0].value: Invalid value: 0: must be greater than zero",
     "Invalid policies[0].periodSeconds: Invalid value: 0: must be greater than zero",
 ])]

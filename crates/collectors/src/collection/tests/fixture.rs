@@ -11,7 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use hpa_calc::{
-    HorizontalPodAutoscaler, MilliValue, Quantity, Selector, api::CrossVersionObjectReference,
+    HorizontalPodAutoscaler, MilliValue, Quantity, Selector,
+    api::{CrossVersionObjectReference, ObjectMeta},
 };
 use hpa_metrics::{
     CustomQuery, ExternalQuery, ListError, MetricError, MetricSource, ObjectLister, ObjectMetadata,
@@ -29,6 +30,7 @@ use crate::{
     annotations::MetricType,
     collection::{
         CollectedMetrics, CollectionObserver, CollectionSettings, CollectionSource, Targets,
+        index::AutoscalerKey,
     },
     collectors::{http::HttpDocument, pods::PodDocuments},
     registry::{Collector, MetricSelector, Registration, Server},
@@ -252,18 +254,10 @@ impl Fixture {
         self.collection.apply(key(hpa), hpa);
     }
 
-    pub(super) async fn pods(
-        &self,
-        namespace: &str,
-        selector: &str,
-    ) -> Result<Vec<String>, MetricError> {
-        let request = CustomQuery {
-            resource: GroupResource::pods(),
-            namespace: namespace.to_owned(),
-            objects: Objects::Selected(Selector::parse(selector).unwrap()),
-            metric: "rps".to_owned(),
-            metric_selector: Selector::everything(),
-        };
+    /// The pods with a value.
+    pub(super) async fn pods(&self, selector: &str) -> Result<Vec<String>, MetricError> {
+        let selector = Selector::parse(selector).unwrap();
+        let request = custom_query(GroupResource::pods()).selected(&selector);
         let values = self.source.read_custom(request).await?;
         Ok(values.items.into_iter().map(|item| item.object.into()).collect())
     }
@@ -279,6 +273,17 @@ impl Fixture {
     }
 }
 
+/// The query for the metric `rps` of all objects of a resource.
+pub(super) fn custom_query(resource: GroupResource) -> CustomQuery {
+    CustomQuery {
+        resource,
+        namespace: "shop".to_owned(),
+        objects: Objects::Selected(Selector::everything()),
+        metric: "rps".to_owned(),
+        metric_selector: Selector::everything(),
+    }
+}
+
 pub(super) fn external_query(selector: &str) -> ExternalQuery {
     ExternalQuery {
         namespace: "shop".to_owned(),
@@ -287,16 +292,12 @@ pub(super) fn external_query(selector: &str) -> ExternalQuery {
     }
 }
 
-pub(super) fn key(hpa: &HorizontalPodAutoscaler) -> (String, String, String) {
-    let metadata = &hpa.metadata;
-    ("autoscaling".to_owned(), metadata.namespace.clone(), metadata.name.clone())
+pub(super) fn key(hpa: &HorizontalPodAutoscaler) -> AutoscalerKey {
+    let ObjectMeta { namespace, name, .. } = hpa.metadata.clone();
+    AutoscalerKey { group: "autoscaling".to_owned(), namespace, name }
 }
 
-pub(super) fn hpa(
-    name: &str,
-    annotations: &[(&str, &str)],
-    metrics: Value,
-) -> HorizontalPodAutoscaler {
+fn hpa(name: &str, annotations: &[(&str, &str)], metrics: Value) -> HorizontalPodAutoscaler {
     let annotations: BTreeMap<&str, &str> = annotations.iter().copied().collect();
     serde_json::from_value(json!({
         "metadata": { "namespace": "shop", "name": name, "uid": name, "annotations": annotations },
@@ -316,6 +317,20 @@ pub(super) fn pods_hpa(name: &str) -> HorizontalPodAutoscaler {
         "metric": { "name": "rps" }, "target": { "type": "AverageValue", "averageValue": "1" },
     } }]);
     hpa(name, &[JSON_KEY, PORT], metric)
+}
+
+/// An autoscaler with the metric `rps` of an object, which is a query of Prometheus.
+pub(super) fn object_hpa(
+    name: &str,
+    object: Value,
+    annotations: &[(&str, &str)],
+) -> HorizontalPodAutoscaler {
+    let metric = json!([{ "type": "Object", "object": {
+        "describedObject": object,
+        "metric": { "name": "rps" }, "target": { "type": "Value", "value": "1" },
+    } }]);
+    let query = ("metric-config.object.rps.prometheus/query", "up");
+    hpa(name, &[&[query][..], annotations].concat(), metric)
 }
 
 /// Collects a queue every 10 s.

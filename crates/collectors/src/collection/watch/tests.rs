@@ -11,7 +11,7 @@ use hpa_calc::Selector;
 use hpa_metrics::{
     Catalog, CustomQuery, ExternalQuery, KubeObjects, Objects, Query, resource::GroupResource,
 };
-use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
+use hpa_testbed::{Effect, Fault, Match, Testbed};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -21,7 +21,7 @@ use crate::{
     Clients, ConfigError, Context, Environment, FetchError, MetricConfig, Settings, Values,
     collection::{CollectionObserver, CollectionSettings, CollectionSource, KubeCluster},
     registry::{Collector, MetricSelector, Registration, Server},
-    tests::recorded_logs,
+    tests::{faulty_testbed, not_served, recorded_logs},
 };
 
 /// The number of failures of watches.
@@ -34,20 +34,13 @@ impl CollectionObserver for WatchFailures {
     }
 }
 
-/// A testbed whose requests can be made to fail.
-fn faulty_testbed() -> (Testbed, Faults) {
-    let faults = Faults::new(1);
-    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
-    (Testbed::new(Config { interceptor, ..Config::default() }), faults)
-}
-
 fn autoscalers_of(group: &str) -> ApiResource {
     let kind = kube::core::GroupVersionKind::gvk(group, "v2", hpa_calc::crd::KIND);
     ApiResource::from_gvk_with_plural(&kind, hpa_calc::crd::PLURAL)
 }
 
-/// Watches the autoscalers of these API groups of a testbed. Returns their metrics, with the cache
-/// of pods that they read, which isn't watched, and the number of failures.
+/// Watches the autoscalers of these API groups of a testbed. Returns their metrics, the cache of
+/// pods, which isn't watched, and the number of failures of watches.
 fn watch(
     testbed: &Testbed,
     groups: &[&str],
@@ -172,23 +165,17 @@ async fn autoscalers_are_removed_while_their_api_is_not_served() {
     testbed.apply(namespace()).unwrap();
     testbed.apply(autoscaler()).unwrap();
     let (collection, _, failures) = watch(&testbed, &["autoscaling"]);
-    let metrics = || collection.status()["pods"].metric_count;
+    let metric_count = || collection.status()["pods"].metric_count;
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(metrics(), 1);
-    let not_found = Effect::Status {
-        code: 404,
-        reason: "NotFound".to_owned(),
-        message: "404 page not found".to_owned(),
-        retry_after_seconds: None,
-    };
+    assert_eq!(metric_count(), 1);
     let watches = Match::verb("watch").resource("horizontalpodautoscalers");
-    let outage = faults.add(Fault::on(watches).effect(not_found));
+    let outage = faults.add(Fault::on(watches).effect(not_served()));
     testbed.end_watches();
     sleep(Duration::from_secs(3)).await;
-    assert_eq!((metrics(), failures.0.load(Ordering::SeqCst)), (0, 0));
+    assert_eq!((metric_count(), failures.0.load(Ordering::SeqCst)), (0, 0));
     faults.remove(outage);
     sleep(Duration::from_mins(1)).await;
-    assert_eq!(metrics(), 1);
+    assert_eq!(metric_count(), 1);
 }
 
 /// A collector with a bug.
@@ -236,8 +223,7 @@ async fn panic_on_an_autoscaler_does_not_end_the_watch_of_others() {
 
 #[tokio::test(start_paused = true)]
 async fn only_metrics_that_can_be_collected_wait_for_the_list_of_autoscalers() {
-    let (testbed, _) = faulty_testbed();
-    let (collection, ..) = watch(&testbed, &["autoscaling"]);
+    let (collection, ..) = watch(&Testbed::default(), &["autoscaling"]);
     let source = CollectionSource::new(collection.clone());
     let undiscovered = |query: Query| source.undiscovered(&query);
     let everything = || Objects::Selected(Selector::everything());

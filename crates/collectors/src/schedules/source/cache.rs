@@ -142,10 +142,12 @@ impl CachedSchedule {
         last.current = Some(evaluation);
     }
 
-    /// The time of the next change of the value for an autoscaler whose last reconcile started at
-    /// `since`. If the value changed after that, the reconcile may have read it before, so it must
-    /// be read again: a second after `now`. `None` if the value was never read, if it changed
-    /// before that reconcile and was not read since, or if the schedule can't be compiled.
+    /// The time at which to read the value again for an autoscaler whose last reconcile started at
+    /// `since`. That is the next change or, if the value changed after `since`, at most a second
+    /// after `now`, because the reconcile may have read the earlier value.
+    ///
+    /// `None` if the value was never read, or if the schedule can't be compiled. Also `None` if the
+    /// value changed before `since` and was not read after the change.
     pub(super) fn next_change(&self, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let last = self.evaluation.lock();
         let evaluation = last.current.as_ref()?;
@@ -204,7 +206,8 @@ fn compile(spec: &str, settings: &Settings) -> Result<ScheduledMetric, String> {
 }
 
 impl State {
-    /// Adds a schedule. If the schedules of the namespace become too large, its value is an error.
+    /// Adds a schedule. If the schedules of the namespace would then be too large, the added one
+    /// has an error instead of a value.
     fn add(&mut self, key: ScheduleKey, entry: CachedSchedule) {
         let used = self.used.entry((key.kind, key.namespace.clone())).or_default();
         let entry = if *used + entry.size > MAX_NAMESPACE_BYTES {

@@ -19,22 +19,22 @@ use super::{
 impl Schedules {
     /// The kind of a requested resource. Autoscalers request metrics of a `ClusterScalingSchedule`
     /// in their own namespace.
-    fn requested_kind(request: &CustomQuery) -> Result<ScheduleKind, MetricError> {
+    fn requested_kind(query: &CustomQuery) -> Result<ScheduleKind, MetricError> {
         let is_in_scope =
-            |kind: &ScheduleKind| request.is_namespaced() || *kind == ScheduleKind::Cluster;
-        ScheduleKind::for_resource(&request.resource).filter(is_in_scope).ok_or_else(|| {
-            let reason = format!("{} is not a kind of schedule", request.resource);
+            |kind: &ScheduleKind| query.is_namespaced() || *kind == ScheduleKind::Cluster;
+        ScheduleKind::for_resource(&query.resource).filter(is_in_scope).ok_or_else(|| {
+            let reason = format!("{} is not a kind of schedule", query.resource);
             MetricError::UnknownMetric(NotFound::Other(reason))
         })
     }
 
     async fn custom_by_name(
         &self,
-        request: &CustomQuery,
+        query: &CustomQuery,
         name: &str,
     ) -> Result<CustomValues, MetricError> {
-        let kind = Self::requested_kind(request)?;
-        let value = self.value(&ScheduleKey::new(kind, &request.namespace, name)).await;
+        let kind = Self::requested_kind(query)?;
+        let value = self.value(&ScheduleKey::new(kind, &query.namespace, name)).await;
         let value = value.map_err(|error| match error {
             NoScheduleValue::NotFound(_) | NoScheduleValue::NotInstalled(_) => {
                 MetricError::NoValueForObject(NotFound::Other(error.to_string()))
@@ -46,11 +46,11 @@ impl Schedules {
 
     async fn custom_by_selector(
         &self,
-        request: &CustomQuery,
+        query: &CustomQuery,
         objects: &Selector,
     ) -> Result<CustomValues, MetricError> {
-        let kind = Self::requested_kind(request)?;
-        let schedules = self.cache.in_namespace(kind, &request.namespace).into_iter();
+        let kind = Self::requested_kind(query)?;
+        let schedules = self.cache.in_namespace(kind, &query.namespace).into_iter();
         let selected = schedules.filter(|(_, entry)| objects.matches(&entry.labels));
         let selected: Vec<ScheduleKey> = selected.map(|(key, _)| key).collect();
         let mut items = Vec::new();

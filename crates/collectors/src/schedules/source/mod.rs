@@ -100,9 +100,9 @@ impl Schedules {
         value.map_err(invalid)
     }
 
-    /// The current evaluation of a schedule, and the time to which it applies. An evaluation runs on
-    /// a blocking thread, because tenants may write schedules that need milliseconds. Fails if the
-    /// schedule can't be compiled.
+    /// The current evaluation of a schedule, and the time to which it applies. An evaluation runs
+    /// on a blocking thread, because tenants may write schedules that need milliseconds. Fails if
+    /// the schedule can't be compiled.
     async fn evaluation(
         &self,
         key: &ScheduleKey,
@@ -132,9 +132,11 @@ impl Schedules {
     }
 
     /// The first time after `now` at which a schedule of the autoscaler may have another value than
-    /// the one that was read last. It is at most an hour after that read, or a second after `now`
-    /// if the value changed after `since`, the start of the autoscaler's last reconcile. `None` if
-    /// no current value was read.
+    /// the one that was read last. It is at most an hour after that read.
+    ///
+    /// `since` is the start of the autoscaler's last reconcile. If the value changed after it, that
+    /// reconcile may have read the earlier value, so the time is at most a second after `now`.
+    /// `None` if no current value was read.
     pub fn next_change(
         &self,
         hpa: &HorizontalPodAutoscaler,

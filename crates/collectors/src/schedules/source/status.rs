@@ -43,7 +43,9 @@ impl Schedules {
         for (key, entry) in self.cache.all() {
             let evaluated = self.evaluation(&key, &entry).await;
             let is_active = evaluated.ok().and_then(|(evaluation, _)| evaluation.is_active);
-            let Some(is_active) = is_active.filter(|now| *now != entry.is_active) else { continue };
+            let Some(is_active) = is_active.filter(|active| *active != entry.is_active) else {
+                continue;
+            };
             match write_status(client, &key, &entry, is_active).await {
                 Ok(()) => debug!(schedule = %key, is_active, "wrote the status"),
                 // The schedule was changed or deleted. The watch will report that.

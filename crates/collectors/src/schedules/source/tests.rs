@@ -2,13 +2,14 @@ use std::time::Duration;
 
 use hpa_calc::Selector;
 use hpa_metrics::{Catalog, CustomQuery, MetricSource, Objects, Query, resource::GroupResource};
-use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
+use hpa_testbed::{Effect, Fault, Match, Testbed};
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::*;
+use crate::tests::{faulty_testbed, not_served, recorded_logs};
 
 /// Monday 2027-01-11, 08:00 UTC.
 const START: i64 = 1_799_654_400;
@@ -182,9 +183,8 @@ async fn spec_is_compiled_only_if_it_changed() {
 /// The events of the deletion were missed, because the watch had ended.
 #[tokio::test(start_paused = true)]
 async fn schedules_that_disappear_with_their_definition_are_reported() {
-    let faults = Faults::new(1);
-    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
-    let testbed = with_definitions(Testbed::new(Config { interceptor, ..Config::default() }));
+    let (testbed, faults) = faulty_testbed();
+    let testbed = with_definitions(testbed);
     let cluster = Cluster::start(&testbed);
     cluster.apply("ScalingSchedule", "noon", entry_after(600));
     sleep(Duration::from_secs(1)).await;
@@ -204,22 +204,15 @@ async fn schedules_that_disappear_with_their_definition_are_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn schedules_return_if_the_definition_was_only_unavailable() {
-    let faults = Faults::new(1);
-    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
-    let testbed = with_definitions(Testbed::new(Config { interceptor, ..Config::default() }));
+    let (testbed, faults) = faulty_testbed();
+    let testbed = with_definitions(testbed);
     let cluster = Cluster::start(&testbed);
     cluster.apply("ScalingSchedule", "noon", entry_after(600));
     let value = || cluster.value(ScheduleKind::Namespaced, "noon");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(value().await, Ok(0));
-    let not_found = Effect::Status {
-        code: 404,
-        reason: "NotFound".to_owned(),
-        message: "404 page not found".to_owned(),
-        retry_after_seconds: None,
-    };
     let watches = Match::verb("watch").resource("scalingschedules");
-    let outage = faults.add(Fault::on(watches).effect(not_found));
+    let outage = faults.add(Fault::on(watches).effect(not_served()));
     testbed.end_watches();
     sleep(Duration::from_secs(3)).await;
     assert!(value().await.unwrap_err().contains("not installed"));
@@ -263,8 +256,8 @@ async fn next_change_is_each_step_of_a_ramp() {
     // The last change is to the value 0.
     assert_eq!(seconds.last(), Some(&234));
 
-    // A slow reconcile started before the last change. The status or another autoscaler has read the
-    // value since.
+    // A slow reconcile started before the last change. The status or another autoscaler has read
+    // the value since.
     let second_before = last_change - SignedDuration::from_secs(1);
     let reread = now() + SignedDuration::from_secs(1);
     assert_eq!(next_change(second_before), Some(reread));
@@ -360,10 +353,9 @@ async fn source_reads_by_name_and_by_selector() {
 /// A watch that fails to start resumes without a relist.
 #[tokio::test(start_paused = true)]
 async fn each_outage_of_a_watch_and_its_end_are_logged() {
-    let (logs, _guard) = crate::tests::recorded_logs();
-    let faults = Faults::new(1);
-    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
-    let testbed = with_definitions(Testbed::new(Config { interceptor, ..Config::default() }));
+    let (logs, _guard) = recorded_logs();
+    let (testbed, faults) = faulty_testbed();
+    let testbed = with_definitions(testbed);
     let outage = || {
         let watches = Match::verb("watch").resource("scalingschedules");
         faults.add(Fault::on(watches).effect(Effect::InternalError))

@@ -20,6 +20,7 @@ pub(crate) struct Decisions {
     runs: VecDeque<DecisionRun>,
     /// The bytes of all texts, with the overhead of their allocations.
     text_bytes: usize,
+    /// The names of the samples' metrics.
     metrics: Box<[Box<str>]>,
     /// The samples one after the other: each has [`FIXED_NUMBERS`], and one number per metric.
     samples: VecDeque<i64>,
@@ -33,6 +34,8 @@ pub(crate) struct DecisionRun {
     /// The time of the last decision.
     pub(crate) until: Timestamp,
     pub(crate) count: u32,
+    /// Whether the last decision counted pods that can't be scheduled.
+    pub(crate) has_unschedulable_pods: bool,
     outcome_hash: u64,
     /// The last decision, as JSON.
     pub(crate) decision: Box<str>,
@@ -182,7 +185,15 @@ impl DecisionRun {
         decision: Box<str>,
         explanation: Box<str>,
     ) -> Self {
-        Self { from: at, until: at, count: 1, outcome_hash, decision, explanation }
+        Self {
+            from: at,
+            until: at,
+            count: 1,
+            has_unschedulable_pods: false,
+            outcome_hash,
+            decision,
+            explanation,
+        }
     }
 
     fn text_bytes(&self) -> usize {

@@ -2,18 +2,30 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::k8s::is_clearly_after;
+
 /// The number of overwritten scalings in a series after which they are reported. Fewer may come
 /// from a user who scales by hand.
-const REPORT_AFTER: u32 = 3;
+pub const MIN_OVERWRITTEN_SCALINGS: u32 = 3;
 
-/// The number of further overwritten scalings after which they are reported again, because events
-/// expire.
-const REPORT_AGAIN_AFTER: u32 = 100;
+/// The time after which the next overwritten scaling is reported again, because events expire. An
+/// object may have one event in this time, after a burst.
+const REPORT_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 /// The longest time from a scaling to a change of the replicas that overwrites it. A later change
 /// has another reason and ends the series. This time without a change also ends it. Deployment
 /// tools compare their objects every few minutes.
 const MAX_DELAY: SignedDuration = SignedDuration::from_mins(15);
+
+/// The longest time between two reports of a series. A report that is older is of a series that has
+/// ended.
+const MAX_REPORT_AGE: SignedDuration = SignedDuration::from_mins(20);
+
+/// Whether an event that was last reported at this time is about a series that goes on. `false` for
+/// a time [in the future](is_clearly_after), which users may have forged.
+pub fn is_current_overwritten_report(reported_at: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(reported_at) <= MAX_REPORT_AGE && !is_clearly_after(reported_at, now)
+}
 
 /// A series of scalings of a target that another client has overwritten. Scalings that last don't
 /// end it: between two resets, the replicas may rise in several steps.
@@ -25,6 +37,8 @@ pub(crate) struct OverwrittenReplicas {
     overwritten_count: u32,
     /// The time at which the last change by another client was read.
     overwritten_at: Option<Timestamp>,
+    /// The time of the last report.
+    reported_at: Option<Timestamp>,
 }
 
 impl OverwrittenReplicas {
@@ -47,14 +61,20 @@ impl OverwrittenReplicas {
         }
         self.overwritten_count = self.overwritten_count.saturating_add(1);
         self.overwritten_at = Some(now);
-        let further = self.overwritten_count.checked_sub(REPORT_AFTER)?;
-        (further % REPORT_AGAIN_AFTER == 0).then_some(written)
+        // After a clock that was ahead is set back, the last report seems to be in the future.
+        let is_old = |at| now.duration_since(at).abs() >= REPORT_AGAIN_AFTER;
+        let is_due = self.reported_at.is_none_or(is_old);
+        if self.overwritten_count < MIN_OVERWRITTEN_SCALINGS || !is_due {
+            return None;
+        }
+        self.reported_at = Some(now);
+        Some(written)
     }
 
     /// The number of overwritten scalings in the series. 0 if they are too few to be reported, or
     /// if the last one is long ago.
     pub(crate) fn current_count(&self, now: Timestamp) -> u32 {
-        let is_reported = self.is_recent(now) && self.overwritten_count >= REPORT_AFTER;
+        let is_reported = self.is_recent(now) && self.overwritten_count >= MIN_OVERWRITTEN_SCALINGS;
         if is_reported { self.overwritten_count } else { 0 }
     }
 
@@ -67,26 +87,42 @@ impl OverwrittenReplicas {
 mod tests {
     use super::*;
 
-    /// Whether each of these scalings to 5 is reported, if the next reconcile reads this number.
-    fn reported(found: &[i32]) -> Vec<bool> {
+    /// The numbers of the reported scalings to 5, if they are `seconds` apart and the reconciles
+    /// after them read these replicas.
+    fn reported(seconds: i64, found: &[i32]) -> Vec<usize> {
         let mut overwritten = OverwrittenReplicas::default();
-        let observe = |found: &i32| {
-            overwritten.record_write(5, Timestamp::UNIX_EPOCH);
-            overwritten.observe(*found, Timestamp::UNIX_EPOCH).is_some()
+        let mut now = Timestamp::UNIX_EPOCH;
+        let mut is_reported = |found: i32| {
+            now += SignedDuration::from_secs(seconds);
+            overwritten.record_write(5, now);
+            overwritten.observe(found, now).is_some()
         };
-        found.iter().map(observe).collect()
+        let reported = (1..).zip(found).filter(|(_, found)| is_reported(**found));
+        reported.map(|(number, _)| number).collect()
     }
 
     #[test]
-    fn third_scaling_that_is_overwritten_is_reported_and_later_ones_rarely() {
-        let all = reported(&[2; 250]).into_iter().enumerate();
-        let numbers: Vec<_> = all.filter(|(_, it)| *it).map(|(index, _)| index + 1).collect();
-        assert_eq!(numbers, [3, 103, 203]);
+    fn third_overwritten_scaling_is_reported_and_then_one_in_five_minutes() {
+        assert_eq!(reported(15, &[2; 50]), [3, 23, 43]);
+        // An event lives for an hour.
+        assert_eq!(reported(14 * 60, &[2; 6]), [3, 4, 5, 6]);
+        assert!(MAX_REPORT_AGE >= REPORT_AGAIN_AFTER + MAX_DELAY);
+    }
+
+    #[test]
+    fn scalings_are_reported_again_after_the_clock_is_set_back() {
+        let mut overwritten = OverwrittenReplicas::default();
+        let mut is_reported = |hour| {
+            let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hour);
+            overwritten.record_write(5, now);
+            overwritten.observe(2, now).is_some()
+        };
+        assert_eq!([9, 9, 9, 9, 1].map(&mut is_reported), [false, false, true, false, true]);
     }
 
     #[test]
     fn steps_between_the_changes_do_not_end_the_series() {
-        assert_eq!(reported(&[2, 5, 2, 5, 2]), [false, false, false, false, true]);
+        assert_eq!(reported(0, &[2, 5, 2, 5, 2]), [5]);
     }
 
     #[test]

@@ -56,6 +56,7 @@ mod tests {
             labels: Arc::new([]),
             exceeds_label_limits: false,
             terminating,
+            unschedulable: false,
             phase,
             start_time: None,
             ready: None,

@@ -7,7 +7,7 @@ use hpa_calc::{api::Pod, selector::Selector};
 use hpa_metrics::LABEL_LIMIT_LOG;
 use parking_lot::{Mutex, RwLock};
 
-use super::{namespace::Namespace, undecodable::UndecodablePods};
+use super::{namespace::NamespacePods, undecodable::UndecodablePods};
 use crate::cache::watch_age::WatchAge;
 
 /// Pods by namespace, name and labels.
@@ -27,11 +27,11 @@ pub struct PodIndex {
 
 #[derive(Debug, Default)]
 struct ListInProgress {
-    namespaces: HashMap<Box<str>, Namespace>,
+    namespaces: HashMap<Box<str>, NamespacePods>,
     undecodable: UndecodablePods,
 }
 
-type Namespaces = HashMap<Box<str>, Arc<RwLock<Namespace>>>;
+type Namespaces = HashMap<Box<str>, Arc<RwLock<NamespacePods>>>;
 
 impl PodIndex {
     /// Records that a new or changed pod could not be decoded. Unknown names and namespaces are
@@ -152,7 +152,7 @@ impl PodIndex {
         self.namespaces.read().is_empty()
     }
 
-    fn namespace_pods(&self, namespace: &str) -> Option<Arc<RwLock<Namespace>>> {
+    fn namespace_pods(&self, namespace: &str) -> Option<Arc<RwLock<NamespacePods>>> {
         self.namespaces.read().get(namespace).cloned()
     }
 }

@@ -17,7 +17,7 @@ type Labels = Arc<[(Box<str>, Box<str>)]>;
 /// The pods of one namespace, grouped by label set. A selector is matched once per group, and only
 /// against the groups with the rarest of the label pairs that it requires, if it requires any.
 #[derive(Debug, Default)]
-pub(super) struct Namespace {
+pub(super) struct NamespacePods {
     by_name: HashSet<ByName>,
     /// The pods of each label set, sorted by name.
     groups: HashMap<Labels, Vec<Arc<Pod>>>,
@@ -28,12 +28,12 @@ pub(super) struct Namespace {
     resources: HashMap<Arc<PodResources>, usize>,
 }
 
-impl Namespace {
+impl NamespacePods {
     pub(super) fn apply(&mut self, pod: Pod) {
         self.apply_shared(None, pod);
     }
 
-    /// Like [`Namespace::apply`], but stores `equal` instead of the equal `pod`, if it is given.
+    /// Like [`Self::apply`], but stores `equal` instead of the equal `pod`, if it is given.
     pub(super) fn apply_shared(&mut self, equal: Option<Arc<Pod>>, pod: Pod) {
         // The old pod leaves its group last, so that a group of both pods isn't dropped.
         let old = self.by_name.take(&*pod.name);
@@ -218,8 +218,8 @@ impl Borrow<str> for ByName {
     }
 }
 
-/// Label sets of [`Namespace::groups`], at least one. A set of its own for each pair that only one
-/// group has, such as the name of a pod, would multiply the memory.
+/// Label sets of [`NamespacePods::groups`], at least one. A set of its own for each pair that only
+/// one group has, such as the name of a pod, would multiply the memory.
 #[derive(Debug)]
 enum LabelSets {
     One(Labels),
@@ -268,8 +268,8 @@ impl LabelSets {
     }
 }
 
-/// A label set of [`Namespace::groups`], with the hash and equality of its address. Equal sets in
-/// the groups share one allocation.
+/// A label set of [`NamespacePods::groups`], with the hash and equality of its address. Equal sets
+/// in the groups share one allocation.
 #[derive(Debug)]
 struct ByAddress(Labels);
 

@@ -32,6 +32,7 @@ fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
         labels: labels.into(),
         exceeds_label_limits: false,
         terminating: false,
+        unschedulable: false,
         phase: PodPhase::Running,
         start_time: None,
         ready: None,

@@ -26,17 +26,17 @@ const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(5);
 /// minute.
 const BYTES_PER_SECOND: u32 = 4096;
 
-/// The snapshot of an autoscaler.
+/// The snapshot of an autoscaler, with the autoscaler's UID.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ShardEntry {
     pub(super) uid: String,
-    pub(super) history: HistorySnapshot,
+    pub(super) snapshot: HistorySnapshot,
 }
 
 /// The content of one shard and the state of its writes.
 #[derive(Debug)]
 pub(super) struct ShardState {
-    pub(super) snapshots: HashMap<HpaKey, ShardEntry>,
+    pub(super) entries: HashMap<HpaKey, ShardEntry>,
     /// The resource version of the shard's ConfigMap. `None` if that doesn't exist yet.
     pub(super) resource_version: Option<String>,
     /// The time of the first change since the start of the last write. A failed write and a split
@@ -52,7 +52,7 @@ pub(super) struct ShardState {
 impl ShardState {
     fn new(now: Instant) -> Self {
         Self {
-            snapshots: HashMap::new(),
+            entries: HashMap::new(),
             resource_version: None,
             changed_at: None,
             unsaved_since: None,
@@ -98,10 +98,10 @@ impl WriteSchedule {
     }
 
     /// Inserts a snapshot without scheduling a write.
-    pub(super) fn insert(&mut self, key: HpaKey, snapshot: ShardEntry) {
+    pub(super) fn insert(&mut self, key: HpaKey, entry: ShardEntry) {
         let index = shard_index(&key, self.shards.len());
         if let Some(shard) = self.shards.get_mut(index) {
-            shard.snapshots.insert(key, snapshot);
+            shard.entries.insert(key, entry);
         }
     }
 
@@ -121,17 +121,17 @@ impl WriteSchedule {
     }
 
     /// Updates the snapshot of an autoscaler. Returns whether this schedules a write.
-    pub(super) fn update(&mut self, key: &HpaKey, snapshot: ShardEntry, now: Instant) -> bool {
+    pub(super) fn update(&mut self, key: &HpaKey, entry: ShardEntry, now: Instant) -> bool {
         let index = shard_index(key, self.shards.len());
         let Some(shard) = self.shards.get_mut(index) else { return false };
-        let is_changed = match shard.snapshots.get_mut(key) {
+        let is_changed = match shard.entries.get_mut(key) {
             Some(stored) => {
                 let is_changed =
-                    stored.uid != snapshot.uid || snapshot.history.must_replace(&stored.history);
-                *stored = snapshot;
+                    stored.uid != entry.uid || entry.snapshot.must_replace(&stored.snapshot);
+                *stored = entry;
                 is_changed
             }
-            None => shard.snapshots.insert(key.clone(), snapshot).is_none(),
+            None => shard.entries.insert(key.clone(), entry).is_none(),
         };
         let is_first = is_changed && shard.changed_at.is_none();
         if is_first {
@@ -141,7 +141,7 @@ impl WriteSchedule {
     }
 
     fn split_if_full(&mut self, now: Instant) -> bool {
-        let autoscalers = self.shards.iter().map(|shard| shard.snapshots.len()).sum();
+        let autoscalers = self.shards.iter().map(|shard| shard.entries.len()).sum();
         if shard_count(autoscalers) <= self.shards.len() {
             return false;
         }
@@ -149,13 +149,13 @@ impl WriteSchedule {
         true
     }
 
-    /// Distributes the snapshots over more shards, and schedules a write of every shard.
+    /// Distributes the entries over more shards, and schedules a write of every shard.
     pub(super) fn split(&mut self, count: usize, now: Instant) {
-        let snapshots: Vec<_> =
-            self.shards.iter_mut().flat_map(|shard| shard.snapshots.drain()).collect();
+        let entries: Vec<_> =
+            self.shards.iter_mut().flat_map(|shard| shard.entries.drain()).collect();
         self.shards.resize_with(count, || ShardState::new(now));
-        for (key, snapshot) in snapshots {
-            self.insert(key, snapshot);
+        for (key, entry) in entries {
+            self.insert(key, entry);
         }
         for shard in &mut self.shards {
             shard.changed_at.get_or_insert(now);
@@ -194,7 +194,7 @@ impl WriteSchedule {
         if let Some(shard) = self.shards.get_mut(index) {
             shard.resource_version = resource_version;
             (shard.unsaved_since, shard.is_failing) = (None, false);
-            shard.not_before = now + min_write_interval(shard.snapshots.len(), bytes);
+            shard.not_before = now + min_write_interval(shard.entries.len(), bytes);
         }
     }
 

@@ -4,10 +4,10 @@ fn key(index: usize) -> HpaKey {
     HpaKey::new("shop", format!("web-{index}"))
 }
 
-fn snapshot(replicas: i32) -> ShardEntry {
-    let history =
+fn entry(replicas: i32) -> ShardEntry {
+    let snapshot =
         HistorySnapshot { recommendations: vec![(replicas, 0)], ..HistorySnapshot::default() };
-    ShardEntry { uid: "u".into(), history }
+    ShardEntry { uid: "u".into(), snapshot }
 }
 
 /// The times of the writes in ten minutes, if all autoscalers change every second.
@@ -18,7 +18,7 @@ fn write_times(autoscalers: usize) -> Vec<Duration> {
     for tick in 0..600 {
         let now = start + Duration::from_secs(tick);
         for index in 0..autoscalers {
-            schedule.update(&key(index), snapshot(i32::try_from(tick).expect("small")), now);
+            schedule.update(&key(index), entry(i32::try_from(tick).expect("small")), now);
         }
         let end = now + Duration::from_secs(1);
         while let Some((due, index)) = schedule.next_write().filter(|(due, _)| *due < end) {
@@ -55,11 +55,11 @@ fn larger_shards_are_written_less_often() {
 fn unchanged_shard_is_not_written() {
     let start = Instant::now();
     let mut schedule = WriteSchedule::new(1, start);
-    assert!(schedule.update(&key(0), snapshot(5), start));
+    assert!(schedule.update(&key(0), entry(5), start));
     assert!(schedule.next_write().is_some());
     schedule.start_write(0).expect("a shard");
     schedule.write_succeeded(0, None, 100, start);
-    assert!(!schedule.update(&key(0), snapshot(5), start + Duration::from_mins(5)));
+    assert!(!schedule.update(&key(0), entry(5), start + Duration::from_mins(5)));
     assert_eq!(schedule.next_write(), None);
 }
 
@@ -67,9 +67,9 @@ fn unchanged_shard_is_not_written() {
 fn shard_that_changes_during_its_write_is_written_again() {
     let start = Instant::now();
     let mut schedule = WriteSchedule::new(1, start);
-    schedule.update(&key(0), snapshot(5), start);
+    schedule.update(&key(0), entry(5), start);
     schedule.start_write(0).expect("a shard");
-    schedule.update(&key(0), snapshot(6), start);
+    schedule.update(&key(0), entry(6), start);
     schedule.write_succeeded(0, None, 100, start);
     assert_eq!(schedule.next_write(), Some((start + Duration::from_mins(1), 0)));
 }
@@ -78,7 +78,7 @@ fn shard_that_changes_during_its_write_is_written_again() {
 fn failed_write_is_retried() {
     let start = Instant::now();
     let mut schedule = WriteSchedule::new(1, start);
-    schedule.update(&key(0), snapshot(5), start);
+    schedule.update(&key(0), entry(5), start);
     schedule.start_write(0).expect("a shard");
     schedule.write_failed(0, start);
     assert_eq!(schedule.next_write(), Some((start + Duration::from_secs(5), 0)));
@@ -89,14 +89,14 @@ fn shards_split_as_autoscalers_are_added() {
     let start = Instant::now();
     let mut schedule = WriteSchedule::new(1, start);
     for index in 0..501 {
-        schedule.update(&key(index), snapshot(5), start);
+        schedule.update(&key(index), entry(5), start);
     }
     assert_eq!(schedule.shard_count(), 2);
     // The header of the first shard has the number of shards, so it is written last.
     assert_eq!(schedule.changed_shards(), [1, 0]);
     assert_eq!(schedule.next_write().map(|(_, index)| index), Some(1));
-    let entries: Vec<usize> =
-        [0, 1].map(|index| schedule.start_write(index).expect("a shard").snapshots.len()).to_vec();
-    assert_eq!(entries.iter().sum::<usize>(), 501);
-    assert!(entries.iter().all(|count| *count > 200), "{entries:?}");
+    let counts: Vec<usize> =
+        [0, 1].map(|index| schedule.start_write(index).expect("a shard").entries.len()).to_vec();
+    assert_eq!(counts.iter().sum::<usize>(), 501);
+    assert!(counts.iter().all(|count| *count > 200), "{counts:?}");
 }

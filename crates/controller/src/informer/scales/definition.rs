@@ -8,19 +8,14 @@ use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info};
 
-use super::scale_paths::{ScalePaths, SelectorField, split_path};
+use super::{
+    MIN_RETRY_DELAY, next_retry_delay,
+    scale_paths::{ScalePaths, SelectorField, split_path},
+};
 use crate::{cache::ScaleCache, scale_target::Mapping};
 
-/// The delay before a forbidden watch or a definition is first requested again. It is short because
-/// an API server that has just started may answer 403 until it has loaded RBAC.
-pub(super) const MIN_RETRY_DELAY: Duration = Duration::from_secs(10);
-/// The maximum of that delay, and the interval between two reads of a definition.
-pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
-
-/// The delay after `delay`, before the next retry.
-pub(super) fn next_retry_delay(delay: Duration) -> Duration {
-    (delay * 2).min(RETRY_INTERVAL)
-}
+/// The maximum interval between two reads of a definition whose paths are in use.
+const READ_INTERVAL: Duration = Duration::from_mins(10);
 
 /// The needed fields of a `CustomResourceDefinition`.
 #[derive(Debug, Deserialize)]
@@ -111,7 +106,7 @@ fn may_have_definition(group: &str) -> bool {
 }
 
 /// Waits until a kind's definition has other scale paths than `paths`. Reads the definition when a
-/// response contradicts a cached scale, and also every [`RETRY_INTERVAL`], because not every change
+/// response contradicts a cached scale, and also every [`READ_INTERVAL`], because not every change
 /// of the paths leads to a contradiction. A definition can be a megabyte, so it isn't read more
 /// often than every `min_interval`.
 pub(super) async fn scale_paths_changed(
@@ -124,7 +119,7 @@ pub(super) async fn scale_paths_changed(
     loop {
         // After a contradiction during this sleep, `contradicted` returns at once.
         sleep(min_interval).await;
-        let max_wait = RETRY_INTERVAL.saturating_sub(min_interval);
+        let max_wait = READ_INTERVAL.saturating_sub(min_interval);
         _ = timeout(max_wait, cache.contradicted()).await;
         match read_definition(client, mapping).await {
             Ok(definition) if definition.paths(&mapping.version).as_ref() != Some(paths) => return,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::k8s::{
     PartialObject,
-    differential::{PlainMeta, non_null, object, optional},
+    differential::{PlainMeta, non_null, object_members, optional},
 };
 
 /// Replicas of spec and status, and the selector.
@@ -62,7 +62,7 @@ fn check_scale(
 }
 
 fn plain_workload(body: &[u8]) -> DocumentResult<(PlainMeta, Option<PlainScale>)> {
-    let [metadata, spec, status] = object(body)?;
+    let [metadata, spec, status] = object_members(body)?;
     let meta = PlainMeta::decode(metadata)?;
     let scale = || -> DocumentResult<Option<PlainScale>> {
         let selector = nested(spec, &["selector"])?.unwrap_or_default();
@@ -95,7 +95,7 @@ fn int32(value: &Value) -> Option<i32> {
 }
 
 fn plain_custom(body: &[u8]) -> DocumentResult<(PlainMeta, Option<PlainScale>)> {
-    let [metadata, spec, status] = object(body)?;
+    let [metadata, spec, status] = object_members(body)?;
     let meta = PlainMeta::decode(metadata)?;
     let scale = || -> DocumentResult<Option<PlainScale>> {
         let [replicas, status_replicas, selector] = [
@@ -172,6 +172,7 @@ fn plain_paths(scale: Document<'_>) -> DocumentResult<ScalePaths> {
     })
 }
 
+/// Workloads that are compared, also after edits.
 pub(crate) const WORKLOADS: [&str; 1] = [r#"{
     "metadata":{"name":"web","namespace":"shop","uid":"u","resourceVersion":"5"},
     "spec":{"replicas":3,"selector":{"matchLabels":{"app":"web"},
@@ -179,6 +180,7 @@ pub(crate) const WORKLOADS: [&str; 1] = [r#"{
       "template":{"spec":{"containers":[]}}},
     "status":{"replicas":2,"readyReplicas":1}}"#];
 
+/// Custom resources that are compared, also after edits.
 pub(crate) const CUSTOM: [&str; 2] = [
     r#"{"metadata":{"name":"web","namespace":"shop","uid":"u","resourceVersion":"5"},
         "spec":{"other":{"size":9},"pool":{"deep":[[{"size":8}]],"size":3}},
@@ -186,6 +188,7 @@ pub(crate) const CUSTOM: [&str; 2] = [
     r#"{"metadata":{"name":"web","namespace":"shop"},"spec":{"pool":{"size":3}},"status":{}}"#,
 ];
 
+/// Definitions of custom resources that are compared, also after edits.
 pub(crate) const DEFINITIONS: [&str; 1] = [r#"{"spec":{"group":"g","versions":[
     {"name":"v1","served":true},
     {"name":"v2","subresources":{"status":{},"scale":{"specReplicasPath":".spec.pool.size",

@@ -18,7 +18,7 @@ mod scale_paths;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hashbrown::HashMap;
 use kube::{
@@ -33,10 +33,7 @@ use tokio::{
 };
 use tracing::info;
 
-use self::{
-    definition::{MIN_RETRY_DELAY, RETRY_INTERVAL, next_retry_delay},
-    scale_paths::ScalePaths,
-};
+use self::scale_paths::ScalePaths;
 use super::{
     WatchIntervals,
     stream::{Interruption, WatchStream},
@@ -47,6 +44,17 @@ use crate::{
     key::{ByScope, Scope},
     scale_target::{Mapping, ScaleObject},
 };
+
+/// The delay before a forbidden watch or a definition is first requested again. It is short because
+/// an API server that has just started may answer 403 until it has loaded RBAC.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(10);
+/// The maximum of that delay.
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(10);
+
+/// The delay after `delay`, before the next retry.
+fn next_retry_delay(delay: Duration) -> Duration {
+    (delay * 2).min(MAX_RETRY_DELAY)
+}
 
 /// The scales of all namespaced kinds that autoscalers name as targets.
 pub struct ScaleInformers {
@@ -76,10 +84,10 @@ impl ScaleInformers {
         Self { client, scopes, intervals, watch_ages, kinds, watches }
     }
 
-    /// The cached scale of a target. `None` if it isn't cached or the kind is cluster-scoped, or if
-    /// the cache isn't synced, was not listed after `listed_after`, or has an age that is unknown
-    /// or higher than [`WatchIntervals::max_age`]. The first call for a kind starts the kind's
-    /// informer. Needs a tokio runtime.
+    /// The cached scale of a target. `None` if it isn't cached or the kind is cluster-scoped. Also
+    /// `None` if the cache isn't synced, was not listed after `listed_after`, or is older than
+    /// [`WatchIntervals::max_age`]. The first call for a kind starts the kind's informer. Needs a
+    /// tokio runtime.
     pub fn get(
         &self,
         mapping: &Mapping,
@@ -168,7 +176,7 @@ impl ScaleWatch {
                     "not allowed to watch this kind: its scales are read at each reconcile"
                 );
             }
-            if started.elapsed() >= RETRY_INTERVAL {
+            if started.elapsed() >= MAX_RETRY_DELAY {
                 retry_delay = MIN_RETRY_DELAY;
             }
             sleep(retry_delay).await;

@@ -13,7 +13,7 @@ use serde::{
 use serde_json::{Value, value::RawValue};
 
 use crate::{
-    k8s::{PartialObject, Text},
+    k8s::{CowText, PartialObject},
     scale_target::ScaleObject,
 };
 
@@ -134,7 +134,7 @@ fn member<'a>(object: &'a RawValue, name: &str) -> Result<Option<&'a RawValue>, 
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut member = None;
-            while let Some(Text(key)) = map.next_key::<Text<'de>>()? {
+            while let Some(CowText(key)) = map.next_key::<CowText<'de>>()? {
                 if key == self.0 {
                     member = Some(map.next_value()?);
                 } else {

@@ -8,7 +8,7 @@ use http_body_util::StreamBody;
 use kube::client::Body;
 use rstest::rstest;
 use serde_json::{Value, json};
-use tokio::time::{Duration, timeout};
+use tokio::time::timeout;
 use tokio_util::bytes::Bytes;
 
 use super::*;

@@ -42,23 +42,21 @@ fn client_of_silent_server(watches: Arc<AtomicUsize>) -> Client {
     Client::new(service, "default")
 }
 
+/// A stream whose maximum age is longer than the tests take.
+fn config_map_stream(client: &Client, age: Arc<WatchAge>, ages: &Arc<WatchAges>) -> WatchStream {
+    let intervals =
+        WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_mins(4) };
+    let resource = ApiResource::erase::<ConfigMap>(&());
+    WatchStream::new("configmaps", &resource, client, &None, intervals, age, ages)
+}
+
 #[tokio::test(start_paused = true)]
 async fn watch_recovers_when_it_is_accepted_and_not_at_the_next_event() {
     let watches = Arc::new(AtomicUsize::new(0));
-    let intervals =
-        WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
     let client = client_of_silent_server(watches.clone());
     let (age, ages) = (Arc::<WatchAge>::default(), Arc::<WatchAges>::default());
     ages.add("configmaps".to_owned(), age.clone());
-    let mut stream = WatchStream::new(
-        "configmaps",
-        &ApiResource::erase::<ConfigMap>(&()),
-        &client,
-        &None,
-        intervals,
-        age,
-        &ages,
-    );
+    let mut stream = config_map_stream(&client, age, &ages);
     let mut errors = Vec::new();
     while timeout(Duration::from_secs(20), stream.next_or_interrupted()).await.is_ok() {
         if stream.failures.last_logged.is_some() {
@@ -114,17 +112,8 @@ async fn age_after_two_minutes(lines: &'static [&'static str]) -> Duration {
         Ok::<_, kube::Error>(Response::new(StreamBody::new(Box::pin(frames.chain(end)))))
     });
     let client = Client::new(service, "default");
-    let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LONG_MAX_AGE };
     let age = Arc::<WatchAge>::default();
-    let mut stream = WatchStream::new(
-        "configmaps",
-        &ApiResource::erase::<ConfigMap>(&()),
-        &client,
-        &None,
-        intervals,
-        age.clone(),
-        &Arc::default(),
-    );
+    let mut stream = config_map_stream(&client, age.clone(), &Arc::default());
     let endless = async {
         loop {
             _ = stream.next_or_interrupted().await;
@@ -133,9 +122,6 @@ async fn age_after_two_minutes(lines: &'static [&'static str]) -> Duration {
     _ = timeout(Duration::from_mins(2), endless).await;
     age.age().expect("a watch")
 }
-
-/// Longer than the tests take.
-const LONG_MAX_AGE: Duration = Duration::from_mins(4);
 
 const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"ConfigMap\",\
     \"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"2\"}}}\n";
@@ -160,17 +146,8 @@ async fn events_bookmarks_and_ends_confirm_the_cache(#[case] lines: &'static [&'
 #[tokio::test(start_paused = true)]
 async fn age_grows_while_the_watch_is_silent() {
     let client = client_of_silent_server(Arc::new(AtomicUsize::new(1)));
-    let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LONG_MAX_AGE };
     let age = Arc::<WatchAge>::default();
-    let mut stream = WatchStream::new(
-        "configmaps",
-        &ApiResource::erase::<ConfigMap>(&()),
-        &client,
-        &None,
-        intervals,
-        age.clone(),
-        &Arc::default(),
-    );
+    let mut stream = config_map_stream(&client, age.clone(), &Arc::default());
     while timeout(Duration::from_mins(2), stream.next_or_interrupted()).await.is_ok() {}
     assert_eq!(age.age(), Some(Duration::from_mins(2)));
 }

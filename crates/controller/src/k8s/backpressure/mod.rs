@@ -1,6 +1,9 @@
 //! Holds requests back: after a 429 response (`TooManyRequests`), and while too many requests for
 //! the same API group wait for their responses.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashMap,
     pin::Pin,
@@ -72,7 +75,7 @@ where
 pub(super) struct Backpressure<F> {
     inner: Buffer<Request<Body>, F>,
     max_delay: Duration,
-    blocked: Arc<Mutex<Blocked>>,
+    blocked: Arc<Mutex<BlockedUntil>>,
     /// The limit of each API group, so that a group whose requests hang leaves connections to the
     /// others.
     limit: KeyedSemaphores,
@@ -83,12 +86,12 @@ pub(super) struct Backpressure<F> {
 
 /// The times until which requests wait.
 #[derive(Default)]
-struct Blocked {
+struct BlockedUntil {
     all: Option<Instant>,
     groups: HashMap<Box<str>, Instant>,
 }
 
-impl Blocked {
+impl BlockedUntil {
     fn all_until(&self) -> Option<Instant> {
         self.all.filter(|until| Instant::now() < *until)
     }
@@ -169,7 +172,7 @@ where
 /// Sends a request when its group is neither blocked nor at its limit.
 async fn send_later<F, C, E>(
     inner: Buffer<Request<Body>, F>,
-    blocked: Arc<Mutex<Blocked>>,
+    blocked: Arc<Mutex<BlockedUntil>>,
     limit: Arc<Semaphore>,
     group: Box<str>,
     request: Request<Body>,
@@ -207,8 +210,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// from an aggregated API.
 ///
 /// A rejection is a fixed text, while handlers send a Status object. The headers of flow schemas
-/// alone say nothing: the API server adds them to every response. An aggregated API server that
-/// rejects a request also sends them, so its response has them twice.
+/// alone say nothing: the API server adds them to every response. If an aggregated API server
+/// rejects a request, kube-apiserver adds its own headers to that response, so at least one of
+/// these is there twice: the flow schema, `audit-id`, `cache-control`.
 fn is_from_priority_and_fairness(headers: &HeaderMap) -> bool {
     const TEXT: &str = "Too many requests, please try again later.\n";
     let header_is = |name: header::HeaderName, expected: &str| {
@@ -221,6 +225,3 @@ fn is_from_priority_and_fairness(headers: &HeaderMap) -> bool {
         && header_is(header::CONTENT_TYPE, "text/plain; charset=utf-8")
         && header_is(header::CONTENT_LENGTH, &TEXT.len().to_string())
 }
-
-#[cfg(test)]
-mod tests;

@@ -172,7 +172,8 @@ async fn load_source(
     }
 }
 
-/// Loads a kubeconfig, without a path `KUBECONFIG` or `~/.kube/config`.
+/// Loads the kubeconfig at `path`. Without a path, loads the files in `KUBECONFIG`, or
+/// `~/.kube/config`.
 async fn from_kubeconfig(
     path: Option<&Path>,
     context: Option<&str>,

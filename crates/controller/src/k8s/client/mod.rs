@@ -197,8 +197,8 @@ impl ConnectError {
     }
 }
 
-/// Host and port of an API server, in the extensions of its response if that rejects the
-/// credentials (401). Empty for a service in the same process.
+/// The host of an API server, with the port if its URL has one. It is in the extensions of a
+/// response that rejects the credentials (401). Empty for a service in the same process.
 #[derive(Clone, Debug)]
 pub struct RejectingServer(pub Arc<str>);
 

@@ -193,17 +193,8 @@ async fn timeout_starts_when_a_request_is_sent_and_is_observed() {
     let builder = ClientBuilder::new(hanging, "default");
     let client = &with_limits(builder, &limits, observer.clone(), None, String::new());
     let get = async |path: &str| {
-        let (method, path) = (Method::GET, path.to_owned());
-        let request = ApiRequest {
-            client,
-            timeout,
-            max_wait: timeout,
-            method,
-            path,
-            subject: None,
-            metadata_only: false,
-        };
-        request.send::<Value>(Vec::new()).await.unwrap_err().to_string()
+        let request = ApiRequest::get(client, timeout, path.to_owned());
+        request.send::<Value>().await.unwrap_err().to_string()
     };
     let start = Instant::now();
     let waiting = async {

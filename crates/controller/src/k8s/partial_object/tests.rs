@@ -53,7 +53,7 @@ fn unknown_annotations_of_the_domain_are_kept_without_values_up_to_a_limit() {
     }));
     let hpa: HorizontalPodAutoscaler = hpa.decode().expect("a valid object");
     let annotations = hpa.metadata.annotations;
-    // `MAX_OTHER_NAMES` of `hpa_calc`, and two more.
+    // The message about them names the first, and counts up to 16 others or "more than 16".
     assert_eq!(annotations.len(), 18);
     assert!(annotations.values().all(String::is_empty));
 }

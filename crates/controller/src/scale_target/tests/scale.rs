@@ -227,7 +227,7 @@ async fn name_that_would_change_the_path_is_rejected(#[case] name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn target_says_why_pods_cannot_be_created() {
+async fn replica_failure_is_the_cause_in_the_condition() {
     let server = Server::default();
     let condition = |status: &str| {
         json!({ "status": { "conditions": [

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use hpa_calc::Scale;
+use hpa_calc::{Scale, explain::UnschedulablePods};
 use hpa_controller::scale_target::TargetPods;
 
 use super::*;
-use crate::model::Outage;
+use crate::{model::Outage, past::WrongClock};
 
 fn fail_connection(board: &Board, second: i64, cause: &'static str) {
     let kind = if cause == "rejected" { "credentials" } else { "unreachable" };
@@ -17,6 +17,9 @@ fn fail_connection(board: &Board, second: i64, cause: &'static str) {
         text: format!("down since {since}: {cause}"),
     });
 }
+
+/// The end of sentences that a row has until the scale of its target is read.
+const UNREAD_SCALE: &str = "; the number of existing pods is not read yet";
 
 #[test]
 fn problem_of_a_list_lasts_until_it_is_read() {
@@ -96,14 +99,16 @@ fn autoscalers_of_the_same_target_name_each_other_across_apis() {
     let board = board(&["a"]);
     let sentence = |board: &Board, id: &HpaKey| board.get(id).unwrap().row.sentence;
     let alone = sentence(&board, &id("a"));
+    let decision = alone.strip_suffix(UNREAD_SCALE).expect("the scale is not read");
     let custom = HpaKey { api: AutoscalerApi::Custom, ..id("b") };
     let mut other = observed("b", status(4, 4, &[]));
     other.id = custom.clone();
     other.hpa.as_mut().unwrap().spec.scale_target_ref.name = "a".to_owned();
     board.update(Update::Apply(Box::new(other.clone())), at(1));
-    let expected = format!("{alone}; rhpa/shop/b has the same target");
-    assert_eq!(sentence(&board, &id("a")), expected);
-    assert_eq!(sentence(&board, &custom), format!("{alone}; shop/a has the same target"));
+    for (id, peer) in [(id("a"), "rhpa/shop/b"), (custom, "shop/a")] {
+        let expected = format!("{decision}; {peer} has the same target{UNREAD_SCALE}");
+        assert_eq!(sentence(&board, &id), expected);
+    }
     other.hpa.as_mut().unwrap().spec.scale_target_ref.name = "other".to_owned();
     board.update(Update::Apply(Box::new(other)), at(2));
     assert_eq!(sentence(&board, &id("a")), alone);
@@ -125,7 +130,7 @@ fn bounds_that_exclude_those_of_another_autoscaler_are_a_conflict_until_they_cha
     let conflict = "conflicts by its bounds, 6 to 8 replicas, with shop/b (2 to 4): both scale \
                     Deployment a to their own bounds, up and down, for as long as both exist with \
                     these bounds";
-    assert!(row("a").sentence.ends_with(&format!("; {conflict}")), "{:?}", row("a"));
+    assert!(row("a").sentence.ends_with(&format!("; {conflict}{UNREAD_SCALE}")), "{:?}", row("a"));
     assert_eq!(row("a").bounds_conflict.as_deref(), Some(conflict));
     bounds("b", 2, 6);
     assert_eq!(row("a").bounds_conflict, None);
@@ -152,7 +157,7 @@ fn other_controller_of_an_autoscaler_changes_the_conflict_of_the_others() {
     board.update(Update::Replace(AutoscalerApi::Core, vec![scheduled, other]), at(0));
     let conflict = || board.get(&id("other")).unwrap().row.bounds_conflict;
     assert_eq!(conflict(), None, "kube-controller-manager ignores the schedule");
-    let acting = [(manager, ActingController::HpaRs)].into();
+    let acting = [((id("other").namespace, manager), ActingController::HpaRs)].into();
     board.set_activity(ControllerActivity { acting, ..ControllerActivity::default() }, at(1));
     let text = conflict().unwrap();
     assert!(text.contains("with shop/scheduled (6 to 9): both"), "{text}");
@@ -221,13 +226,61 @@ fn statuses_that_are_not_stored_are_counted_if_they_are_listed() {
 }
 
 #[test]
+fn wrong_clock_is_a_problem_and_that_of_the_autoscalers_of_its_controller() {
+    let board = board(&["a"]);
+    let set_lead = |seconds: i64| {
+        let wrong_clock = Some(WrongClock {
+            lead: SignedDuration::from_secs(seconds),
+            clause: format!("its clock is {seconds}s ahead"),
+            sentence: format!("Its clock is {seconds}s ahead."),
+            manager: Some("hpa-controller:a/hpa".to_owned()),
+        });
+        let activity = ControllerActivity { wrong_clock, ..ControllerActivity::default() };
+        board.set_activity(activity, at(1));
+    };
+    set_lead(40);
+    set_lead(41);
+    assert_eq!(board.problems(), ["Its clock is 40s ahead."], "the difference is inexact");
+    let lead = |manager: &str| {
+        let name = Some(manager.to_owned());
+        let controller = StatusController { name, ..StatusController::default() };
+        board.wrong_clock(&id("a"), &controller, true).map(|clock| clock.lead.as_secs())
+    };
+    assert_eq!((lead("hpa-controller:a/hpa"), lead("hpa-controller:b/hpa")), (Some(40), None));
+    set_lead(50);
+    assert_eq!(board.problems(), ["Its clock is 50s ahead."]);
+}
+
+#[test]
 fn row_of_an_autoscaler_whose_scalings_are_overwritten_says_so() {
     let board = board(&["a"]);
     let overwritten = [(id("a"), 3)].into();
     board.set_activity(ControllerActivity { overwritten, ..ControllerActivity::default() }, at(1));
-    let text = "another client has changed the replicas after 3 scalings";
+    let text = "another client has changed the replicas after at least 3 scalings";
     let sentence = board.get(&id("a")).unwrap().row.sentence;
     assert!(sentence.contains(text), "{sentence}");
+}
+
+#[test]
+fn maximum_has_a_remark_until_the_scale_is_read_and_yields_to_unschedulable_pods() {
+    let board = board(&[]);
+    let limited = condition("ScalingLimited", "True", "TooManyReplicas");
+    let held = observed("web", status(9, 9, &[limited]));
+    board.update(Update::Apply(Box::new(held)), at(1));
+    let row = || board.get(&id("web")).unwrap().row;
+    let is_row = |state, end: &str| {
+        let row = row();
+        assert!(row.state == Reported(state) && row.sentence.ends_with(end), "{row:?}");
+    };
+    is_row(State::AtMaximum, &format!("; maxReplicas is 9{UNREAD_SCALE}"));
+    board.set_scales(vec![(id("web"), None)], at(2));
+    is_row(State::AtMaximum, "; maxReplicas is 9");
+    let unschedulable = [(id("web"), UnschedulablePods { count: 3, total: 9 })].into();
+    let activity = ControllerActivity { unschedulable, ..ControllerActivity::default() };
+    board.set_activity(activity, at(3));
+    is_row(State::WaitingForPods, "; 3 of 9 pods can't be scheduled");
+    board.set_activity(ControllerActivity::default(), at(4));
+    is_row(State::AtMaximum, "; maxReplicas is 9");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{debug_api::MARKER_HEADER, debug_client::KUBE_CONTROLLER_MANAGER};
 
-fn location(namespace: Option<&str>) -> ControllerArguments {
+fn flags(namespace: Option<&str>) -> ControllerArguments {
     ControllerArguments {
         controller_namespace: namespace.map(str::to_owned),
         controller_lease: namespace.map(|_| "hpa".to_owned()),
@@ -17,8 +17,8 @@ fn location(namespace: Option<&str>) -> ControllerArguments {
     }
 }
 
-fn new_source(testbed: &Testbed, location: &ControllerArguments) -> ControllerPast {
-    ControllerPast::new(testbed.client(), location, Duration::from_secs(10))
+fn new_source(testbed: &Testbed, flags: &ControllerArguments) -> ClusterRecordSource {
+    ClusterRecordSource::new(testbed.client(), flags, Duration::from_secs(10))
 }
 
 fn writer(name: &str, manager: &str, at: Option<Timestamp>) -> AutoscalerStatusWriter {
@@ -57,11 +57,12 @@ async fn activity_reads_each_lease_once(
     let built_in = objects::lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1", now);
     let own = objects::lease("shop", "hpa", holder, now);
     testbed.apply_all([objects::namespace(), own, built_in]);
-    let source = new_source(&testbed, &location(namespace));
+    let source = new_source(&testbed, &flags(namespace));
     let manager = "hpa-controller:shop/hpa";
     let writers = [writer("web", manager, None)];
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
-    assert_eq!(activity.acting, BTreeMap::from([(manager.to_owned(), acting)]));
+    let writer = (writers[0].key.namespace.clone(), manager.to_owned());
+    assert_eq!(activity.acting, BTreeMap::from([(writer, acting)]));
     assert_eq!(*reads.lock(), expected);
 }
 
@@ -78,7 +79,7 @@ fn testbed_with_expired_leases() -> Testbed {
 #[tokio::test]
 async fn each_autoscaler_without_a_controller_has_a_clause() {
     let testbed = testbed_with_expired_leases();
-    let source = new_source(&testbed, &location(None));
+    let source = new_source(&testbed, &flags(None));
     let writers = [writer("a", "hpa-controller:shop/hpa", None), writer("b", "k3s", None)];
     let mut activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
     let (key, idle) = activity.idle.pop_first().expect("an autoscaler");
@@ -89,12 +90,35 @@ async fn each_autoscaler_without_a_controller_has_a_clause() {
     assert!(activity.inactivity.is_some());
 }
 
+/// A lease that its holder renewed now, with a clock that is 5 minutes ahead.
+#[tokio::test]
+async fn wrong_clock_of_the_holder_is_a_problem() {
+    let testbed = Testbed::new(Config::default());
+    let (now, lead) = (Timestamp::now(), SignedDuration::from_mins(5));
+    let mut lease = objects::lease("shop", "hpa", "a_1", now + lead);
+    lease["metadata"]["managedFields"] = json!([{
+        "manager": "hpa", "operation": "Update", "apiVersion": "coordination.k8s.io/v1",
+        "time": now.strftime("%FT%TZ").to_string(), "fieldsType": "FieldsV1",
+        "fieldsV1": { "f:spec": { "f:renewTime": {} } },
+    }]);
+    testbed.apply_all([objects::namespace(), lease]);
+    let source = new_source(&testbed, &flags(None));
+    let manager = "hpa-controller:shop/hpa";
+    let writers = [writer("a", manager, None)];
+    let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
+    let clock = activity.wrong_clock.expect("a wrong clock");
+    let sentence = "The controller misjudges times: its clock is 5m ahead of that of the API \
+                    server.";
+    assert_eq!((&*clock.sentence, clock.manager.as_deref()), (sentence, Some(manager)));
+    assert_eq!(clock.lead.as_mins(), 5);
+}
+
 #[tokio::test]
 async fn expired_lease_is_reported_although_the_url_does_not_answer() {
     let testbed = testbed_with_expired_leases();
     let controller_url = Some("http://127.0.0.1:1".parse().expect("a URL"));
-    let location = ControllerArguments { controller_url, ..location(None) };
-    let source = new_source(&testbed, &location);
+    let flags = ControllerArguments { controller_url, ..flags(None) };
+    let source = new_source(&testbed, &flags);
     let writers = [writer("a", "hpa-controller:shop/hpa", None)];
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
     let inactivity = activity.inactivity.expect("a sentence");
@@ -114,8 +138,8 @@ async fn silent_url_delays_the_report_of_an_expired_lease_by_one_request_timeout
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let controller_url = Some(url.parse().expect("a URL"));
-    let location = ControllerArguments { controller_url, ..location(None) };
-    let source = new_source(&testbed, &location);
+    let flags = ControllerArguments { controller_url, ..flags(None) };
+    let source = new_source(&testbed, &flags);
     let writers = [writer("a", "hpa-controller:shop/hpa", None)];
     let start = tokio::time::Instant::now();
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
@@ -175,8 +199,8 @@ async fn debug_api_at_a_url_answers_only_for_its_autoscalers(
     let url = format!("http://{}", serve(router).await);
     let testbed = testbed_with_expired_leases();
     let controller_url = Some(url.parse().expect("a URL"));
-    let location = ControllerArguments { controller_url, ..location(None) };
-    let source = new_source(&testbed, &location);
+    let flags = ControllerArguments { controller_url, ..flags(None) };
+    let source = new_source(&testbed, &flags);
     let writers = ["a", "b"].map(|name| writer(name, "hpa-controller:shop/hpa", None));
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
     let idle: Vec<_> = activity.idle.into_keys().collect();
@@ -186,6 +210,7 @@ async fn debug_api_at_a_url_answers_only_for_its_autoscalers(
     let unstored: Vec<_> = activity.unstored.into_keys().collect();
     let expected = error.map(|_| HpaKey::new("shop", "a"));
     assert_eq!(unstored, expected.into_iter().collect::<Vec<_>>());
+    assert_eq!(activity.recently_decided, [HpaKey::new("shop", "a")].into());
 }
 
 #[tokio::test]
@@ -195,7 +220,7 @@ async fn controllers_that_both_store_statuses_are_a_conflict() {
     let own = objects::lease("shop", "hpa", "a_1", now);
     let built_in = objects::lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1", now);
     testbed.apply_all([objects::namespace(), own, built_in]);
-    let source = new_source(&testbed, &location(None));
+    let source = new_source(&testbed, &flags(None));
     let conflict = async |age: i64| {
         let at = |seconds| Some(now - SignedDuration::from_secs(seconds));
         let of_hpa_rs = writer("a", "hpa-controller:shop/hpa", at(5));
@@ -204,8 +229,8 @@ async fn controllers_that_both_store_statuses_are_a_conflict() {
         assert_eq!(activity.inactivity, None);
         activity.status_problems.into_iter().next()
     };
-    let both = "hpa-controller:shop/hpa and kube-controller-manager both act on 1 autoscaler \
-                (shop/a) and overwrite each other's decisions. hpa status says more.";
+    let both = "hpa-controller:shop/hpa and kube-controller-manager both act on 2 autoscalers \
+                (shop/a, shop/b) and overwrite each other's decisions. hpa status says more.";
     assert_eq!(conflict(10).await.as_deref(), Some(both));
     assert_eq!(conflict(600).await, None, "a status that doesn't change keeps its writer");
     let key = HpaKey::for_api(AutoscalerApi::Custom, "shop", "a");
@@ -214,4 +239,31 @@ async fn controllers_that_both_store_statuses_are_a_conflict() {
     let writers = [custom, writer("b", KUBE_CONTROLLER_MANAGER, Some(now))];
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
     assert_eq!(activity.status_problems, Vec::<String>::new(), "each has its own API");
+}
+
+/// kube-controller-manager, whose flags can't be read, has stored a status in one of three
+/// namespaces.
+#[tokio::test]
+async fn acting_controllers_differ_by_namespace() {
+    let testbed = Testbed::new(Config::default());
+    let now = Timestamp::now();
+    let built_in = objects::lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1", now);
+    testbed.apply_all([objects::namespace(), built_in]);
+    let source = new_source(&testbed, &flags(None));
+    let manager = "hpa-controller";
+    let writers = ["shop", "blog", "pay"].map(|namespace| {
+        let key = HpaKey::new(namespace, "web");
+        AutoscalerStatusWriter { key, ..writer("web", manager, Some(now)) }
+    });
+    let of_built_in = writer("other", KUBE_CONTROLLER_MANAGER, Some(now));
+    let writers: Vec<_> = writers.into_iter().chain([of_built_in]).collect();
+    let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
+    let both = ActingController::Unknown { is_built_in_writer: false };
+    let hpa_rs = ActingController::HpaRs;
+    let of = |namespace: &str, manager: &str| {
+        let writer = (Arc::<str>::from(namespace), manager.to_owned());
+        activity.acting.get(&writer).copied()
+    };
+    assert_eq!([of("shop", manager), of("shop", KUBE_CONTROLLER_MANAGER)], [Some(both); 2]);
+    assert_eq!([of("blog", manager), of("pay", manager)], [Some(hpa_rs); 2]);
 }

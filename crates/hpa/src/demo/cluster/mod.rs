@@ -235,9 +235,9 @@ impl DemoCluster {
     }
 }
 
-/// The simulated time at the start. Unless `speed` is 1, it is in the past: simulated time must not
-/// be ahead of real time at the end, because kubectl computes ages with its own clock and they must
-/// not be negative.
+/// The simulated time at the start. Unless `speed` is 1, it is in the past, so simulated time is
+/// not ahead of real time at the end. Otherwise, kubectl would show negative ages, because it
+/// computes them with its own clock.
 fn start_time(speed: f64, duration: f64) -> Timestamp {
     let lead = SignedDuration::try_from_secs_f64(duration - duration / speed).unwrap_or_default();
     let now = Timestamp::now();

@@ -1,15 +1,15 @@
 //! The records of the demo: decisions in words, samples of each workload, and whether replicas
 //! followed the load.
 
+mod autoscaler_record;
 mod decision;
-mod history;
 mod records;
 mod summary;
 mod violations;
 
 pub(crate) use self::{
+    autoscaler_record::{AutoscalerRecord, WorkloadSample},
     decision::Decision,
-    history::{AutoscalerRecord, WorkloadSample},
     records::DemoRecords,
     summary::Summary,
 };

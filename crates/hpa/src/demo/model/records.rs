@@ -11,14 +11,15 @@ use hpa_testbed::{
 use serde_json::Value;
 
 use super::{
+    autoscaler_record::{AutoscalerRecord, QueueTotals, WorkloadSample},
     decision::{Decision, downscale_window},
-    history::{AutoscalerRecord, QueueTotals, WorkloadSample},
 };
 use crate::manifests::string_at;
 
 const API_VERSION: &str = "autoscaling/v2";
 const MAX_RECENT_SCALINGS: usize = 50;
 
+/// The autoscalers of the demo with their decisions and samples.
 #[derive(Debug)]
 pub(crate) struct DemoRecords {
     /// The scenario's autoscalers in its order, then others.

@@ -1,13 +1,15 @@
 //! The summary at the end: a table of all autoscalers, and the violations.
 
+use hpa_calc::explain::{minutes_and_seconds, number};
+
 use super::{
-    history::{AutoscalerRecord, QueueTotals, WorkloadSample},
+    autoscaler_record::{AutoscalerRecord, QueueTotals, WorkloadSample},
     records::DemoRecords,
     violations::{self, CRITERIA, violations},
 };
 use crate::terminal;
-use hpa_calc::explain::{minutes_and_seconds, number};
 
+/// The result of the demo.
 pub(crate) struct Summary {
     pub(crate) text: String,
     /// Whether the controller followed the load, for all autoscalers of the scenario.

@@ -3,7 +3,7 @@
 
 use hpa_calc::explain::{counted, minutes_and_seconds, number};
 
-use super::history::{AutoscalerRecord, WorkloadSample};
+use super::autoscaler_record::{AutoscalerRecord, WorkloadSample};
 
 /// Simulated seconds that an autoscaler may take to react: metrics are sampled, the autoscaler is
 /// reconciled, pods start.
@@ -174,7 +174,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::demo::model::{bounds, history::QueueTotals};
+    use crate::demo::model::{autoscaler_record::QueueTotals, bounds};
 
     /// Twenty minutes with a load of 10/s, which needs 2 pods and is served by 2.
     fn record() -> AutoscalerRecord {

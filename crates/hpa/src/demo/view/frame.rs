@@ -12,11 +12,12 @@ use crate::demo::model::{AutoscalerRecord, Decision, DemoRecords, WorkloadSample
 /// The lines above the autoscalers.
 pub(crate) struct Header {
     pub(super) info: DemoInfo,
-    pub(super) state: State,
+    pub(super) phase: Phase,
 }
 
+/// The phase of the demo.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum State {
+pub(super) enum Phase {
     Running,
     /// The scenario is over, the cluster keeps running.
     OnHold {
@@ -40,7 +41,7 @@ pub(super) fn frame(
     rows: usize,
 ) -> Vec<Line> {
     let mut lines = vec![title(header, records)];
-    let is_over = matches!(header.state, State::Over);
+    let is_over = matches!(header.phase, Phase::Over);
     if !is_over {
         let export = format!("export KUBECONFIG={}", header.info.kubeconfig);
         lines.extend(wrapped(&export, columns));
@@ -112,18 +113,18 @@ fn title(header: &Header, records: &DemoRecords) -> Line {
     let times =
         format!("  {} of {}", minutes_and_seconds(records.second), minutes_and_seconds(*duration));
     let line = Line::default().with(Style::Bold, format!("hpa demo: {scenario}")).plain(times);
-    match header.state {
-        State::Running => {
+    match header.phase {
+        Phase::Running => {
             let speed = number(*speed);
             line.with(Style::Dim, format!(", {speed} times normal speed; Ctrl-C to stop"))
         }
-        State::OnHold { followed_load: true } => {
+        Phase::OnHold { followed_load: true } => {
             line.with(Style::Green, "  the load was followed; on hold, Ctrl-C to stop")
         }
-        State::OnHold { followed_load: false } => {
+        Phase::OnHold { followed_load: false } => {
             line.with(Style::Red, "  the load was NOT followed; on hold, Ctrl-C to stop")
         }
-        State::Over => line,
+        Phase::Over => line,
     }
 }
 

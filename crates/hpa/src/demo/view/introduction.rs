@@ -42,7 +42,7 @@ pub(super) fn introduction(info: &DemoInfo, records: &DemoRecords) -> String {
     let metrics = metrics.map_or(String::new(), |address| {
         format!("Prometheus can scrape the simulated cluster:\n  http://{address}/metrics\n")
     });
-    let hpa = info.controller_url().map_or(String::new(), |variable| {
+    let hpa_commands = info.controller_url().map_or(String::new(), |variable| {
         format!("  export {variable}\n  hpa explain {first}\n  hpa status\n")
     });
     format!(
@@ -53,7 +53,7 @@ pub(super) fn introduction(info: &DemoInfo, records: &DemoRecords) -> String {
            export KUBECONFIG={kubeconfig}\n  \
            kubectl get hpa --watch\n  \
            kubectl describe hpa {first}\n  \
-           kubectl top pods\n{hpa}\n",
+           kubectl top pods\n{hpa_commands}\n",
         number(*speed)
     )
 }

@@ -6,18 +6,14 @@ mod line;
 mod screen;
 mod sparkline;
 
-use std::{
-    fs::File,
-    io::{self, Write, stdout},
-    path::Path,
-};
+use std::{fs::File, path::Path};
 
 use anyhow::Context;
 use hpa_calc::explain::minutes_and_seconds;
 
 pub(crate) use self::introduction::DemoInfo;
 use self::{
-    frame::{Header, State, frame},
+    frame::{Header, Phase, frame},
     introduction::introduction,
     screen::Screen,
 };
@@ -25,6 +21,7 @@ use super::model::{Decision, DemoRecords, Summary};
 use crate::{
     args::{DemoArguments, LogArguments, LogFormat},
     logging,
+    terminal::print,
 };
 
 /// Default log level of the log file if the output is a live view.
@@ -63,9 +60,13 @@ pub(crate) fn start_logging(arguments: &DemoArguments, folder: &Path) -> anyhow:
 
 impl DemoOutput {
     /// Switches to the live view, or prints the introduction.
-    pub(crate) fn begin(is_live: bool, info: DemoInfo, records: &DemoRecords) -> io::Result<Self> {
+    pub(crate) fn begin(
+        is_live: bool,
+        info: DemoInfo,
+        records: &DemoRecords,
+    ) -> anyhow::Result<Self> {
         if is_live {
-            let header = Header { info, state: State::Running };
+            let header = Header { info, phase: Phase::Running };
             return Ok(Self::Live { screen: Screen::enter()?, header });
         }
         print(&introduction(&info, records))?;
@@ -73,13 +74,13 @@ impl DemoOutput {
         Ok(Self::Lines { name_width: names.max().unwrap_or(0) })
     }
 
-    /// Unless there is a live view, prints a decision if it scaled, if it is the first of its
-    /// autoscaler, or if its reason differs from that of the `previous` one.
+    /// Prints a decision if it scaled, if it is the first of its autoscaler, or if it has another
+    /// reason than the `previous` one. Prints nothing if there is a live view.
     pub(crate) fn print_decision(
         &self,
         decision: &Decision,
         previous: Option<&Decision>,
-    ) -> io::Result<()> {
+    ) -> anyhow::Result<()> {
         let Self::Lines { name_width } = self else { return Ok(()) };
         let is_new = previous.is_none_or(|previous| previous.reason != decision.reason);
         if decision.to.is_none() && !is_new {
@@ -91,17 +92,17 @@ impl DemoOutput {
     }
 
     /// Draws the live view.
-    pub(crate) fn draw(&self, records: &DemoRecords) -> io::Result<()> {
+    pub(crate) fn draw(&self, records: &DemoRecords) -> anyhow::Result<()> {
         let Self::Live { screen, header } = self else { return Ok(()) };
         let (columns, rows) = screen::size();
-        screen.draw(&frame(header, records, columns, rows))
+        Ok(screen.draw(&frame(header, records, columns, rows))?)
     }
 
     /// Reports that the scenario is over and that the cluster keeps running.
-    pub(crate) fn report_hold(&mut self, summary: &Summary) -> io::Result<()> {
+    pub(crate) fn report_hold(&mut self, summary: &Summary) -> anyhow::Result<()> {
         match self {
             Self::Live { header, .. } => {
-                header.state = State::OnHold { followed_load: summary.followed_load };
+                header.phase = Phase::OnHold { followed_load: summary.followed_load };
                 Ok(())
             }
             Self::Lines { .. } => {
@@ -112,18 +113,12 @@ impl DemoOutput {
     }
 
     /// Restores the terminal and prints the summary.
-    pub(crate) fn end(self, records: &DemoRecords, summary: &Summary) -> io::Result<()> {
+    pub(crate) fn end(self, records: &DemoRecords, summary: &Summary) -> anyhow::Result<()> {
         if let Self::Live { screen, mut header } = self {
-            header.state = State::Over;
+            header.phase = Phase::Over;
             let (columns, rows) = screen::size();
             screen.close(&frame(&header, records, columns, rows))?;
         }
         print(&format!("\n{}\n", summary.text))
     }
-}
-
-fn print(text: &str) -> io::Result<()> {
-    let mut out = stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
 }

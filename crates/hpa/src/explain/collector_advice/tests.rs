@@ -1,3 +1,5 @@
+//! Tests of the advice about metrics of collectors.
+
 use clap::Parser;
 use hpa_calc::{MetricsApi, Scale, SelectedPods, Settings};
 use hpa_collectors::{annotations::MetricType, registry::external_types};
@@ -20,6 +22,31 @@ fn source(collector: &'static str, prefix: Option<&str>, server: Server) -> Coll
         None => FindingSubject::Metric(MetricType::External, queue),
     };
     CollectorSource { collector, subject, is_per_replica: false, servers: vec![server] }
+}
+
+/// An autoscaler of the external metric `jobs`, whose label names a collector.
+fn hpa_of_jobs(collector_type: &str) -> HorizontalPodAutoscaler {
+    let metric = json!({ "type": "External", "external": {
+        "metric": { "name": "jobs", "selector": { "matchLabels": { "type": collector_type } } },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } });
+    let mut hpa = HorizontalPodAutoscaler::default();
+    hpa.spec.metrics = vec![serde_json::from_value(metric).unwrap()];
+    hpa
+}
+
+/// Inputs in which the only metric, an external one, can't be read.
+fn failed_inputs(hpa: HorizontalPodAutoscaler, settings: Settings, failure: &str) -> Inputs {
+    let error = ReadError::fetch(MetricsApi::External, failure);
+    Inputs {
+        hpa,
+        scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
+        settings,
+        selected: SelectedPods::default(),
+        readings: [(0, Err(error))].into_iter().collect(),
+        history: None,
+        now: Timestamp::UNIX_EPOCH,
+    }
 }
 
 #[rstest]
@@ -188,8 +215,8 @@ fn advice_without_collectors_names_the_flags_that_the_collector_needs(
 ) {
     let source = source(collector, prefix, Server::Operator(String::new()));
     let error = ReadError::fetch(MetricsApi::External, failure);
-    assert_eq!(advice_without_collectors(&source, &error, false).as_deref(), expected);
-    let of_adapter = advice_without_collectors(&source, &error, true);
+    assert_eq!(advice_without_collectors(&source, &error, false, false).as_deref(), expected);
+    let of_adapter = advice_without_collectors(&source, &error, true, false);
     let without_flags = |advice: &str| !advice.contains("--") && advice.contains("an adapter has");
     assert_eq!(of_adapter.map(|advice| without_flags(&advice)), expected.map(|_| true));
 }
@@ -198,8 +225,12 @@ fn advice_without_collectors_names_the_flags_that_the_collector_needs(
 fn empty_response_leads_to_the_collector_that_the_label_names() {
     let source = source("sqs", None, Server::Operator(String::new()));
     let error = ReadError::Empty(MetricsApi::External);
-    let advice = advice_without_collectors(&source, &error, false).expect("advice");
+    let advice = advice_without_collectors(&source, &error, false, false).expect("advice");
     assert!(advice.ends_with("use its flags here, with --aws-external-metrics."), "{advice}");
+    let advice = advice_without_collectors(&source, &error, false, true).expect("advice");
+    let end = " The controller has no collectors, as its message shows: start hpa run with \
+               --collectors, with --aws-external-metrics (in the chart, collectors.enabled).";
+    assert!(advice.ends_with(end), "{advice}");
 }
 
 /// The controller has only rules, which don't have the metric.
@@ -232,16 +263,13 @@ fn advice_about_a_collector_replaces_that_about_rules() {
                 ) }] },
         }))
         .unwrap();
-        let error = ReadError::fetch(MetricsApi::External, "down");
-        let inputs = Inputs {
-            hpa,
-            scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
-            settings: Settings::default(),
-            selected: SelectedPods::default(),
-            readings: [(0, Err(error))].into_iter().collect(),
-            history: None,
-            now: Timestamp::UNIX_EPOCH,
-        };
+        assert!(lacks_collectors(&hpa, 0), "{metric}");
+        let mut with_collectors = hpa.clone();
+        let message = &mut with_collectors.status.conditions[0].message;
+        let (unread, end) = (error_texts::NO_COLLECTOR_READS, error_texts::ALSO_NOT_BY_API);
+        *message = message.replace(end, &format!(", and {unread}{name}{end}")).into();
+        assert!(!lacks_collectors(&with_collectors, 0), "{metric}");
+        let inputs = failed_inputs(hpa, Settings::default(), "down");
         let known = BTreeMap::from([(0, "Use the collector.".to_owned())]);
         let advice = inputs.report_with_advice(None, &known).advice;
         let is_known = advice.contains(&"Use the collector.".to_owned());
@@ -256,24 +284,10 @@ fn metric_that_names_a_collector_but_has_no_annotations_has_advice(
     #[case] failure: &str,
     #[case] is_advised: bool,
 ) {
-    let metric = json!({ "type": "External", "external": {
-        "metric": { "name": "jobs", "selector": { "matchLabels": { "type": "prometheus" } } },
-        "target": { "type": "Value", "value": "1" },
-    } });
-    let mut hpa = HorizontalPodAutoscaler::default();
-    hpa.spec.metrics = vec![serde_json::from_value(metric).unwrap()];
+    let mut hpa = hpa_of_jobs("prometheus");
     hpa.spec.max_replicas = 9;
     let settings = Settings::default().for_kube_controller_manager(&hpa, &<_>::default());
-    let error = ReadError::fetch(MetricsApi::External, failure);
-    let inputs = Inputs {
-        hpa,
-        scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
-        settings,
-        selected: SelectedPods::default(),
-        readings: [(0, Err(error))].into_iter().collect(),
-        history: None,
-        now: Timestamp::UNIX_EPOCH,
-    };
+    let inputs = failed_inputs(hpa, settings, failure);
     let mut advice = BTreeMap::new();
     add(&InProcessSources::default(), &inputs, &mut advice);
     let expected = "Correct the metric External/jobs {type=prometheus}, which has no annotations \
@@ -283,17 +297,12 @@ fn metric_that_names_a_collector_but_has_no_annotations_has_advice(
     assert_eq!(advice.get(&0).map(is_expected), is_advised.then_some(true), "{advice:?}");
 }
 
-/// The annotations are right.
+/// The annotations name the collector correctly, and the label doesn't.
 #[test]
 fn misspelled_type_of_a_metric_is_the_field_to_correct() {
-    let metric = json!({ "type": "External", "external": {
-        "metric": { "name": "jobs", "selector": { "matchLabels": { "type": "prometeus" } } },
-        "target": { "type": "Value", "value": "1" },
-    } });
-    let mut hpa = HorizontalPodAutoscaler::default();
+    let mut hpa = hpa_of_jobs("prometeus");
     let annotation = "metric-config.external.jobs.prometheus/query".to_owned();
     hpa.metadata.annotations.insert(annotation, "up".to_owned());
-    hpa.spec.metrics = vec![serde_json::from_value(metric).unwrap()];
     let source = source_of(&hpa, &hpa.spec.metrics[0], &environment_of_unknown_flags(&hpa));
     let expected = "field spec.metrics[0].external.metric.selector.matchLabels.type: there is no \
                     collector \"prometeus\", so nothing reads jobs: set type: prometheus";
@@ -302,20 +311,18 @@ fn misspelled_type_of_a_metric_is_the_field_to_correct() {
 
 #[rstest]
 #[case::counter("sum(jobs_total)", Some("of the annotation reads jobs_total without rate(): "))]
-#[case::average("avg(lag)", Some("of the annotation is an average already, and the controller "))]
+#[case::average(
+    "avg(lag)",
+    Some("of the annotation is an average or a quantile, and the controller ")
+)]
 #[case::rate("sum(rate(jobs_total[5m]))", None)]
 fn mistake_in_the_query_of_a_readable_metric_has_advice(
     #[case] query: &str,
     #[case] expected: Option<&str>,
 ) {
-    let metric = json!({ "type": "External", "external": {
-        "metric": { "name": "jobs", "selector": { "matchLabels": { "type": "prometheus" } } },
-        "target": { "type": "AverageValue", "averageValue": "1" },
-    } });
-    let mut hpa = HorizontalPodAutoscaler::default();
+    let mut hpa = hpa_of_jobs("prometheus");
     let annotation = "metric-config.external.jobs.prometheus/query".to_owned();
     hpa.metadata.annotations.insert(annotation, query.to_owned());
-    hpa.spec.metrics = vec![serde_json::from_value(metric).unwrap()];
     let advice = mistake_advice(&hpa, &hpa.spec.metrics[0], &environment_of_unknown_flags(&hpa));
     let expected = expected.map(|part| format!("Check jobs: the query {part}"));
     match expected {

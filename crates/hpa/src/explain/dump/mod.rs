@@ -19,13 +19,13 @@ use hpa_controller::{
     AutoscalerApi,
     debug::{ActingController, AutoscalerDetail, effective_settings, settings_of_controller},
     k8s::StatusController,
-    scale_target::replica_failure,
+    scale_target::{replica_failure, scheduling_failures},
 };
 use hpa_metrics::{
     decode_value,
     wire::{self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::subject::{Subject, is_reported_ambiguous};
@@ -72,37 +72,19 @@ impl Dump {
         let mut hpa = autoscaler_name::decode(object)?;
         prepare_spec(&mut hpa.spec);
         let scale = self.scale(&hpa);
-        let selector = scale.as_ref().ok().and_then(Scale::usable_selector);
-        let pods = match &selector {
-            Some(selector) => self.pods(&hpa.metadata.namespace, selector)?,
-            None => Vec::new(),
-        };
         let past = self.past(&hpa)?;
         let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, controller_settings);
         // A controller that has a record of the autoscaler may not have stored its status yet.
         let acting = ActingController::of_status(controller.is_reference() && past.is_err());
         let settings = settings_of_controller(settings, &hpa, policy, acting);
-        let selects_owned_pods = settings.pods == PodSelection::Owned;
         let now = at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now);
         let record = past.as_ref().ok();
-        let autoscalers = self.autoscalers_selecting(&hpa, &pods, record, settings.dry_run);
-        let (sharing_target, bounds_conflict) = self.others_of_target(object, &hpa, now);
-        // A Scale has no conditions, so this reads the target even if there is a Scale.
-        let target = self.named_like_target(&hpa, &hpa.spec.scale_target_ref.kind);
-        let replica_failure = target.and_then(replica_failure);
+        let selected = self.select(object, &hpa, scale.as_ref().ok(), &settings, record, now)?;
         let mut inputs = Inputs {
             scale,
             settings,
-            selected: SelectedPods {
-                autoscalers,
-                pods,
-                ownership_error: selects_owned_pods.then(|| FILES_LACK_OWNERS.to_owned()),
-                own_name: None,
-                bounds_conflict,
-                sharing_target,
-                replica_failure,
-            },
+            selected,
             readings: Readings::new(),
             history: record.and_then(|record| record.history.clone()),
             now,
@@ -115,6 +97,7 @@ impl Dump {
         Ok(Subject {
             missing_object_advice: self.missing_object_advice(&inputs),
             past_source: None,
+            overwritten_scalings: record.map_or(0, |past| past.autoscaler.overwritten_scalings),
             assumes_replicas: self.assumes_replicas(&inputs.hpa),
             has_status_replicas: self.has_status_replicas(&inputs.hpa),
             inputs,
@@ -123,11 +106,45 @@ impl Dump {
             read_by_controller: Vec::new(),
             idle: None,
             conflict: None,
+            is_controller_hidden: false,
+            clock_lead: SignedDuration::ZERO,
             warning: None,
             name: None,
             metric_advice: BTreeMap::new(),
             placeholders: Vec::new(),
             similar_target: None,
+        })
+    }
+
+    /// The pods of the target, and the autoscalers that select them or have the same target.
+    /// `object` is the autoscaler as it is in the file.
+    fn select(
+        &self,
+        object: &Value,
+        hpa: &HorizontalPodAutoscaler,
+        scale: Option<&Scale>,
+        settings: &Settings,
+        record: Option<&AutoscalerDetail>,
+        now: Timestamp,
+    ) -> anyhow::Result<SelectedPods> {
+        let namespace = &hpa.metadata.namespace;
+        let pods = match scale.and_then(Scale::usable_selector) {
+            Some(selector) => self.pods(namespace, &selector)?,
+            None => Vec::new(),
+        };
+        let (sharing_target, bounds_conflict) = self.others_of_target(object, hpa, now);
+        let selects_owned_pods = settings.pods == PodSelection::Owned;
+        // A Scale has no conditions, so this reads the target even if there is a Scale.
+        let target = self.named_like_target(hpa, &hpa.spec.scale_target_ref.kind);
+        Ok(SelectedPods {
+            autoscalers: self.autoscalers_selecting(hpa, &pods, record, settings.dry_run),
+            pods,
+            ownership_error: selects_owned_pods.then(|| FILES_LACK_OWNERS.to_owned()),
+            own_name: None,
+            bounds_conflict,
+            sharing_target,
+            replica_failure: target.and_then(replica_failure),
+            scheduling_failures: scheduling_failures(self.pod_objects(namespace)),
         })
     }
 
@@ -204,10 +221,13 @@ impl Dump {
         }
     }
 
+    fn pod_objects<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.of_kind("Pod").filter(move |object| is_in_namespace(object, namespace))
+    }
+
     fn pods(&self, namespace: &str, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
-        let pods = self.of_kind("Pod").filter(|object| is_in_namespace(object, namespace));
         let mut selected = Vec::new();
-        for object in pods {
+        for object in self.pod_objects(namespace) {
             let pod: Pod = decode_value(object.clone())
                 .with_context(|| format!("unable to decode {}", describe(object)))?;
             if pod.is_selected_by(selector) {

@@ -1,10 +1,11 @@
+//! Tests of reports from files.
+
 use hpa_calc::{
     MilliValue, Reading,
     readings::{MetricsApi, ReadError},
 };
 
 use super::*;
-use crate::kubectl::escape;
 
 /// An autoscaler whose status kube-controller-manager stored last. If `pods` isn't empty, it
 /// has the annotation `pods` and a scale instead.
@@ -25,16 +26,21 @@ fn subject(pods: &str, others: &[Value]) -> Subject {
     if !pods.is_empty() {
         objects[0]["metadata"]["managedFields"] = Value::Null;
         objects[0]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pods": pods });
-        objects.push(json!({
-            "kind": "Scale", "metadata": { "name": "web" },
-            "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
-        }));
+        objects.push(scale_object(2, 2));
     }
     objects.extend_from_slice(others);
     let manifests =
         objects.into_iter().enumerate().map(|(at, object)| Manifest::new("f", at + 1, object));
     let dump = Dump::new(manifests.collect());
     dump.subject(None, None, <_>::default(), &<_>::default(), None).expect("an autoscaler")
+}
+
+/// The scale of the target `web`.
+fn scale_object(desired: i32, existing: i32) -> Value {
+    json!({
+        "kind": "Scale", "metadata": { "name": "web" },
+        "spec": { "replicas": desired }, "status": { "replicas": existing, "selector": "app=web" },
+    })
 }
 
 /// The debug API's document about the autoscaler.
@@ -74,10 +80,7 @@ fn decision_of_the_controller_is_the_first_line_if_a_metric_can_not_be_read_here
         "explanation": { "metrics": [{ "metric": "cpu", "error": null }] },
     }]);
     let sentence = |record: &Value| {
-        let scale = json!({
-            "kind": "Scale", "metadata": { "name": "web" },
-            "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
-        });
+        let scale = scale_object(2, 2);
         let mut subject = subject("", &[record.clone(), scale]);
         let external = json!([{ "type": "External", "external": {
             "metric": { "name": "cpu" }, "target": { "type": "Value", "value": "60" },
@@ -102,9 +105,29 @@ fn overwritten_scalings_are_in_the_first_line() {
     let mut record = record();
     record["autoscaler"]["overwrittenScalings"] = json!(6);
     let report = subject("", &[record]).report();
-    let text = "; another client has changed the replicas after 6 scalings";
+    let text = "; another client has changed the replicas after at least 6 scalings";
     assert!(report.sentence.contains(text), "{}", report.sentence);
     assert!(report.advice[0].starts_with("Find the client. "), "{:?}", report.advice);
+
+    let by_events = Subject { overwritten_scalings: 3, ..subject("", &[]) }.report();
+    let text = "; another client has changed the replicas after at least 3 scalings";
+    assert!(by_events.sentence.contains(text), "{}", by_events.sentence);
+}
+
+#[test]
+fn wrong_clock_in_either_direction_is_in_the_first_line_and_the_advice() {
+    for (minutes, direction) in [(4, "ahead of"), (-4, "behind")] {
+        let clock_lead = SignedDuration::from_mins(minutes);
+        let subject = Subject { clock_lead, ..subject("", &[]) };
+        let report = subject.report();
+        let clock = format!(
+            "; the controller misjudges times: its clock is 4m {direction} that of the API server"
+        );
+        assert!(report.sentence.contains(&clock), "{}", report.sentence);
+        assert!(report.advice[0].starts_with("Correct the clock "), "{:?}", report.advice);
+        let sentence = subject.sentence_without_durations();
+        assert!(sentence.contains("; its clock is wrong"), "{sentence}");
+    }
 }
 
 /// The controller lacks its rights, which this user has.
@@ -124,15 +147,13 @@ fn failure_of_the_controller_is_the_first_line_although_all_can_be_read_here() {
         },
         "explanation": { "metrics": [] },
     }]);
-    let scale = json!({
-        "kind": "Scale", "metadata": { "name": "web" },
-        "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
-    });
+    let scale = scale_object(2, 2);
     let mut subject = subject("", &[record, scale]);
     let external = json!([{ "type": "External", "external": {
         "metric": { "name": "queue" }, "target": { "type": "AverageValue", "averageValue": "60" },
     } }]);
     subject.inputs.hpa.spec.metrics = serde_json::from_value(external).expect("metrics");
+    subject.inputs.hpa.spec.max_replicas = 2;
     let value = MilliValue::from_milli(180_000);
     subject.inputs.readings =
         [(0, Ok(Reading::External(vec![value].into())))].into_iter().collect();
@@ -143,6 +164,7 @@ fn failure_of_the_controller_is_the_first_line_although_all_can_be_read_here() {
     );
     assert_eq!(report.sentence, first);
     assert!(report.changes.is_empty(), "nothing scales before the failure ends: {report}");
+    assert!(!report.advice.iter().any(|one| one.starts_with("Raise ")), "{report}");
     let advice = format!("The controller can't decide: {failure}. Give the user in the message");
     assert!(report.advice.iter().any(|one| one.starts_with(&advice)), "{report}");
     let rule = r#"{apiGroups: ["apps"], resources: ["deployments/scale"], verbs: ["get"]}"#;
@@ -170,8 +192,13 @@ fn status_that_can_not_be_stored_is_in_the_first_line_and_the_advice() {
 #[test]
 fn recent_status_of_kube_controller_manager_is_a_doubt_about_the_debug_api() {
     let mut subject = subject("", &[record()]);
-    for (now, is_doubtful) in [("2026-01-01T00:01:00Z", true), ("2026-01-01T00:01:01Z", false)] {
+    for (now, lead_minutes, is_doubtful) in [
+        ("2026-01-01T00:01:00Z", 0, true),
+        ("2026-01-01T00:01:01Z", 0, false),
+        ("2026-01-01T00:05:30Z", 5, true),
+    ] {
         subject.inputs.now = now.parse().expect("a time");
+        subject.clock_lead = SignedDuration::from_mins(lead_minutes);
         let sentence = subject.report().sentence;
         let doubt = "; kube-controller-manager stored the status last, and may decide otherwise by \
                      its own history";
@@ -181,8 +208,15 @@ fn recent_status_of_kube_controller_manager_is_a_doubt_about_the_debug_api() {
 
 #[test]
 fn names_from_files_are_escaped_for_the_shell() {
-    assert_eq!(escape("http_requests.p-99"), "http_requests.p-99");
-    assert_eq!(escape("x'; rm *"), "x%27%3B%20rm%20%2A");
+    let mut inputs = subject("", &[]).inputs;
+    inputs.hpa.metadata.namespace = "n'; rm *".to_owned();
+    inputs.hpa.spec.scale_target_ref.name = "x; rm *".to_owned();
+    let advice = Dump::new(Vec::new()).missing_object_advice(&inputs);
+    let [scale, pods, ..] = advice.as_slice() else { panic!("{advice:?}") };
+    let namespace = "-n n%27%3B%20rm%20%2A -o yaml";
+    let command = "kubectl get deployment 'x; rm *' --subresource=scale";
+    assert!(scale.ends_with(&format!("{command} {namespace}")), "{scale}");
+    assert!(pods.ends_with(&format!("kubectl get pods {namespace}")), "{pods}");
 }
 
 #[test]
@@ -194,10 +228,7 @@ fn advice_names_the_objects_that_the_files_lack() {
     assert_eq!(*scale, format!("{start}{command}"));
     assert!(pods.contains("lack the Pods of the target"), "{pods}");
     assert!(usage.contains("kubectl get pods.metrics.k8s.io -n NAMESPACE"), "{usage}");
-    let scale = json!({
-        "kind": "Scale", "metadata": { "name": "web" },
-        "spec": { "replicas": 0 }, "status": { "replicas": 0, "selector": "app=web" },
-    });
+    let scale = scale_object(0, 0);
     let advice = subject("", &[scale]).report().advice.join(" ");
     assert!(!advice.contains("the Pods"), "{advice}");
     let manifest = json!({
@@ -219,10 +250,7 @@ fn first_line_says_that_replicas_are_assumed() {
     assert!(without.starts_with("stays at 1: ") && without.ends_with(assumed), "{without}");
     let with = sentence(json!({ "selector": selector, "replicas": 1 }));
     assert_eq!(with, without.replace(assumed, ""));
-    let scale = json!({
-        "kind": "Scale", "metadata": { "name": "web" },
-        "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
-    });
+    let scale = scale_object(2, 2);
     let others = [target(json!({ "selector": selector })), scale];
     let sentence = subject("", &others).report().sentence;
     assert!(sentence.starts_with("stays at 2: ") && !sentence.contains("assumed"), "{sentence}");
@@ -297,10 +325,7 @@ fn reported_absence_of_the_metrics_api_precedes_commands_that_read_it() {
 
 #[test]
 fn target_beside_its_scale_says_why_pods_cannot_be_created() {
-    let scale = json!({
-        "kind": "Scale", "metadata": { "name": "web" },
-        "spec": { "replicas": 3 }, "status": { "replicas": 2, "selector": "app=web" },
-    });
+    let scale = scale_object(3, 2);
     let message = "pods \"web-1\" is forbidden: exceeded quota: pods";
     let condition = json!({ "type": "ReplicaFailure", "status": "True", "message": message });
     let target = json!({
@@ -309,6 +334,27 @@ fn target_beside_its_scale_says_why_pods_cannot_be_created() {
     });
     let selected = subject("", &[scale, target]).inputs.selected;
     assert_eq!(selected.replica_failure.as_deref(), Some("exceeded quota: pods"));
+}
+
+#[test]
+fn pod_that_cannot_be_scheduled_has_the_message_of_the_scheduler() {
+    let scale = scale_object(3, 3);
+    let pod = |name: &str, app: &str, message: &str| {
+        let condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": message,
+        });
+        json!({
+            "kind": "Pod", "metadata": { "name": name, "labels": { "app": app } },
+            "status": { "phase": "Pending", "conditions": [condition] },
+        })
+    };
+    let cpu = "0/5 nodes are available: 5 Insufficient cpu";
+    // The other pods are those of another target.
+    let [db_0, db_1] = ["db-0", "db-1"].map(|name| pod(name, "db", "untolerated taint"));
+    let report = subject("", &[scale, pod("web-0", "web", cpu), db_0, db_1]).report();
+    let clause = format!("the only pod can't be scheduled ({cpu})");
+    assert!(report.sentence.contains(&clause), "{}", report.sentence);
 }
 
 #[test]
@@ -401,4 +447,30 @@ fn autoscaler_of_the_same_pods_prevents_scaling_only_if_a_status_says_so() {
         };
         assert!(sentence.starts_with(expected), "{own} {other}: {sentence}");
     }
+}
+
+#[test]
+fn name_that_is_part_of_a_word_of_the_sentence_is_reported() {
+    let mut subject = subject("", &[]);
+    assert!(subject.report().sentence.contains("web"));
+    subject.inputs.selected.sharing_target = vec!["we".to_owned()];
+    let sentence = subject.report().sentence;
+    assert!(sentence.starts_with("shares its target with we and "), "{sentence}");
+}
+
+/// `--watch` prints the report again if the first line has changed.
+#[test]
+fn age_of_the_evidence_of_a_conflict_is_no_change_of_the_first_line() {
+    let sentence = |age: &str| {
+        let conflict = crate::liveness::Conflict {
+            managers: ["hpa-controller", "kube-controller-manager"].map(str::to_owned).into(),
+            autoscalers: vec!["shop/web".to_owned()],
+            uncertain_evidence: Some(age.to_owned()),
+        };
+        let subject = Subject { conflict: Some(conflict), ..subject("", &[]) };
+        let sentence = subject.report().sentence;
+        assert!(sentence.contains(&format!("a status stored {age} names")), "{sentence}");
+        subject.sentence_without_durations()
+    };
+    assert_eq!(sentence("5m ago"), sentence("6m ago"));
 }

@@ -11,7 +11,7 @@ use std::{
 use anyhow::bail;
 use futures::future::OptionFuture;
 use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, Readings, Scale, SelectedPods, Settings,
+    HorizontalPodAutoscaler, Inputs, Readings, SelectedPods, Settings,
     api::CrossVersionObjectReference, defaults::prepare_spec, report::ShortReport,
     settings::SettingPolicy, suggestions::most_similar,
 };
@@ -29,21 +29,22 @@ use hpa_prometheus::source::PrometheusSource;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
-use super::{MetricAdvisor, dump::SCALABLE, idle, subject::Subject};
+use super::{MetricAdvisor, controllers, dump::SCALABLE, subject::Subject};
 use crate::{
     args::{AutoscalerApiArgument, ControllerArguments, ExplainArguments, to_std},
     autoscaler_name::{self, AutoscalerName},
     collectors::Scope,
     controller_options::setting_policy,
-    debug_client::{Unavailable, describe_clock_lead},
+    debug_client::Unavailable,
     kubectl::{self, escape},
     listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers, set_other_autoscalers},
     liveness::{
-        Conflict, ControllerLease, Idle, KubeControllerManager, NamespaceWriters, StatusOwner,
-        status_writers,
+        Conflict, ControllerLease, Idle, KubeControllerManager, NamespaceWriters,
+        SearchedAutoscaler, status_writers,
     },
     manifests::string_at,
     metric_reader::MetricReader,
+    overwritten_events::activities_by_events,
     rules_source, terminal,
 };
 
@@ -60,16 +61,21 @@ struct FoundController {
     past: Result<AutoscalerDetail, Unavailable>,
     /// The pod or the URL of the record.
     past_source: Option<String>,
-    /// The lag of the controller's clock behind this one, as in a simulation.
+    /// The lag of the controller's clock behind this one, by its record, or else by its lease. In a
+    /// simulation, it can be days.
     clock_lag: SignedDuration,
+    /// See [`ControllerLease::clock_lead`].
+    clock_lead: SignedDuration,
     /// A clause about the leases, for warnings about settings that kube-controller-manager ignores.
     /// Empty if hpa-rs acts, or if no lease is known.
     lease_state: String,
     acting: ActingController,
     /// The reason why no controller acts on the autoscaler, if the leases show it.
     idle: Option<Idle>,
-    /// The controllers that all act on it.
+    /// The controllers that all act on the autoscaler.
     conflict: Option<Conflict>,
+    /// See [`Subject::is_controller_hidden`].
+    is_controller_hidden: bool,
 }
 
 /// Reads one autoscaler of a cluster.
@@ -141,8 +147,9 @@ impl Cluster {
         prepare_spec(&mut hpa.spec);
         let namespace = Some(&*self.name.key.namespace);
         let mut autoscalers = list_readable_autoscalers(&self.client, namespace).await;
-        let FoundController { past, past_source, clock_lag, lease_state, acting, idle, conflict } =
-            self.find_controller(&hpa, &controller, &autoscalers).await;
+        let found = self.find_controller(&hpa, &controller, &autoscalers).await;
+        let FoundController { past, past_source, clock_lag, clock_lead, conflict, .. } = found;
+        let FoundController { lease_state, acting, idle, is_controller_hidden, .. } = found;
         let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, controller_settings);
         let mut settings = settings_of_controller(settings, &hpa, &self.policy, acting);
@@ -159,32 +166,27 @@ impl Cluster {
         };
         let scale = target.as_ref().map(|target| target.scale.clone());
         let scale = scale.map_err(|unavailable| unavailable.error.clone());
-        let selector = scale.as_ref().ok().and_then(Scale::usable_selector);
-        let mut selected = match (&selector, &target) {
-            (Some(selector), Ok(target)) => {
-                let record = past.as_ref().ok();
-                self.select(selector, target, &hpa, &settings, &autoscalers, record).await?
-            }
-            _ => SelectedPods::default(),
+        let record = past.as_ref().ok();
+        let selected = match &target {
+            Ok(target) => self.select(target, &hpa, &settings, &autoscalers, record).await?,
+            Err(_) => SelectedPods::default(),
         };
-        if let Ok(scale) = &scale {
-            selected.replica_failure = self.targets.replica_failure(&hpa, scale).await;
-        }
         let inputs = Inputs {
             hpa,
             scale,
             settings,
             selected,
             readings: Readings::new(),
-            history: past.as_ref().ok().and_then(|past| past.history.clone()),
+            history: record.and_then(|record| record.history.clone()),
             now: kubectl::now(),
         };
         let mut inputs = self.read_metrics(inputs, clock_lag).await?;
-        let filled = past.as_ref().map(|record| fill_from_record(&mut inputs, record));
+        let filled = record.map(|record| fill_from_record(&mut inputs, record));
         let read_by_controller = filled.unwrap_or_default();
         let rules = self.metrics.rules.as_deref();
         let metric_advice = self.advisor.advise(rules, &inputs).await;
         set_other_autoscalers(&mut autoscalers, inputs.now);
+        let overwritten_scalings = self.overwritten_scalings(record, inputs.now).await;
         let own = autoscalers.into_iter().find(|one| one.name == name);
         (inputs.selected.sharing_target, inputs.selected.bounds_conflict) =
             own.map(|own| (own.other_autoscalers, own.bounds_conflict)).unwrap_or_default();
@@ -194,12 +196,13 @@ impl Cluster {
             controller,
             past,
             past_source,
+            overwritten_scalings,
             read_by_controller,
             idle,
             conflict,
-            warning: rules
-                .and_then(PrometheusSource::server_warning)
-                .or_else(|| clock_warning(clock_lag)),
+            is_controller_hidden,
+            clock_lead,
+            warning: rules.and_then(PrometheusSource::server_warning),
             metric_advice,
             placeholders: self.advisor.placeholders().to_vec(),
             similar_target,
@@ -207,6 +210,18 @@ impl Cluster {
             assumes_replicas: false,
             has_status_replicas: true,
         })
+    }
+
+    /// The number of scalings that another client has overwritten, by the controller's record or
+    /// else by its events.
+    async fn overwritten_scalings(&self, record: Option<&AutoscalerDetail>, now: Timestamp) -> u32 {
+        if let Some(record) = record {
+            return record.autoscaler.overwritten_scalings;
+        }
+        let HpaKey { namespace, name, .. } = &self.name.key;
+        let activities = activities_by_events(&self.client, Some(namespace), Some(name), now).await;
+        let activity = activities.get(&self.name.key.to_string());
+        activity.map_or(0, |activity| activity.overwritten_scalings)
     }
 
     /// Adds the metrics to the inputs of a decision, and sets its time by the clock of the
@@ -263,13 +278,12 @@ impl Cluster {
         let HpaKey { api, namespace, .. } = &self.name.key;
         let of_api = statuses.iter().filter(|one| one.key.api == *api);
         let of_api: Vec<_> = of_api.cloned().collect();
-        let one = StatusOwner { namespace, manager };
+        let searched = SearchedAutoscaler { namespace, manager };
         let lease =
-            ControllerLease::find_in_cluster(&self.client, &self.location, Some(one), &of_api);
+            ControllerLease::find_in_cluster(&self.client, &self.location, Some(searched), &of_api);
         let lease = lease.await;
-        let with_lease = manager.filter(|manager| idle::has_lease(manager));
         let is_new = manager.is_none() && hpa.status.conditions.is_empty();
-        let needs_built_in = is_new || with_lease.is_some();
+        let needs_built_in = is_new || manager.is_some();
         let built_in = needs_built_in.then(|| KubeControllerManager::read(&self.client));
         let (record, built_in) =
             tokio::join!(self.read_record(hpa, &lease), OptionFuture::from(built_in));
@@ -278,11 +292,13 @@ impl Cluster {
             past: Err(Unavailable::UnknownAutoscaler),
             past_source: None,
             clock_lag: SignedDuration::ZERO,
+            clock_lead: SignedDuration::ZERO,
             lease_state: String::new(),
             // An instance that answers may not have stored the status yet.
             acting: ActingController::of_status(controller.is_reference() && !hpa_rs_answers),
             idle: None,
             conflict: None,
+            is_controller_hidden: !hpa_rs_answers && lease.describe_hidden().is_some(),
         };
         let built_in = built_in.map(|built_in| built_in.with_statuses(&statuses));
         let writers = NamespaceWriters::new(&statuses);
@@ -290,7 +306,7 @@ impl Cluster {
         if let Some(leases) = leases.as_ref().filter(|_| is_new && !hpa_rs_answers) {
             found.idle = leases.idle_without_status(*api, namespace);
         }
-        if let Some((manager, leases)) = with_lease.zip(leases) {
+        if let Some((manager, leases)) = manager.zip(leases) {
             if !hpa_rs_answers || leases.may_built_in_act(Some(namespace)) {
                 found.acting =
                     leases.acting_controller(*api, Some(namespace), Some(manager), hpa_rs_answers);
@@ -298,28 +314,41 @@ impl Cluster {
             found.idle = leases.idle(*api, namespace, manager).filter(|_| !hpa_rs_answers);
             let own = statuses.iter().find(|status| status.key == self.name.key);
             found.conflict = own.and_then(|own| leases.conflicts(slice::from_ref(own)).pop());
-            found.lease_state = idle::describe_leases(&leases, manager);
-        }
-        if found.conflict.is_some() {
-            // The decision is that of hpa-rs, whichever of them stored the status last.
-            found.acting = ActingController::HpaRs;
+            found.lease_state = controllers::describe_leases(&leases, manager);
         }
         match record {
             Ok((record, source, clock_lag)) => {
-                FoundController { past: Ok(record), past_source: Some(source), clock_lag, ..found }
+                let (past, past_source) = (Ok(record), Some(source));
+                let clock_lead = lease.clock_lead(Some(-clock_lag));
+                FoundController { past, past_source, clock_lag, clock_lead, ..found }
             }
             Err(error) => {
-                let is_replaced =
-                    controller.is_reference() && found.acting == ActingController::HpaRs;
-                let has_debug_api = self.location.controller_url.is_some() || is_replaced;
-                let other_manager =
-                    manager.filter(|manager| !has_debug_api && !FieldManager::is_hpa_rs(manager));
-                let past = Err(match other_manager {
-                    Some(name) => Unavailable::OtherController(name.to_owned()),
-                    None => error.for_writer(manager),
-                });
-                FoundController { past, ..found }
+                let hpa_rs_acts =
+                    found.acting == ActingController::HpaRs || found.conflict.is_some();
+                let past = Err(self.cause_without_record(error, controller, hpa_rs_acts));
+                let clock_lead = match found.acting {
+                    ActingController::KubeControllerManager { .. } => SignedDuration::ZERO,
+                    _ => lease.clock_lead(None),
+                };
+                FoundController { past, clock_lag: -clock_lead, clock_lead, ..found }
             }
+        }
+    }
+
+    /// The cause to report if the debug API has no record because of `error`. Only hpa-rs has a
+    /// debug API. `hpa_rs_acts` is whether it acts on the autoscaler, alone or beside others.
+    fn cause_without_record(
+        &self,
+        error: Unavailable,
+        controller: &StatusController,
+        hpa_rs_acts: bool,
+    ) -> Unavailable {
+        let manager = controller.name.as_deref();
+        let is_replaced = controller.is_reference() && hpa_rs_acts;
+        let has_debug_api = self.location.controller_url.is_some() || is_replaced;
+        match manager.filter(|manager| !has_debug_api && !FieldManager::is_hpa_rs(manager)) {
+            Some(name) => Unavailable::OtherController(name.to_owned()),
+            None => error.for_writer(manager),
         }
     }
 
@@ -372,7 +401,7 @@ impl Cluster {
         similar.filter(|_| !names.contains(&name)).map(ToOwned::to_owned)
     }
 
-    /// Reads the series of the rules, if the decision needs them and the relist interval has passed.
+    /// Reads the series of the rules if the decision needs them and the relist interval has passed.
     async fn relist(&self, inputs: &Inputs) -> anyhow::Result<()> {
         let needed = self.metrics.rules.as_deref().filter(|_| self.metrics.needs_series(inputs));
         let Some(rules) = needed else { return Ok(()) };
@@ -398,25 +427,4 @@ fn fill_from_record(inputs: &mut Inputs, record: &AutoscalerDetail) -> Vec<Strin
     let replaced = fill_readings(inputs, &values, record.are_values_current(), errors);
     fill_forecasts(inputs, &record.forecasts);
     replaced
-}
-
-/// A warning about a clock of the controller that is ahead of the API server's. One that is behind
-/// may be that of a simulation.
-fn clock_warning(clock_lag: SignedDuration) -> Option<String> {
-    let clause = describe_clock_lead((-clock_lag).max(SignedDuration::ZERO))?;
-    Some(format!("the controller misjudges times: {clause}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clock_that_is_ahead_has_a_warning() {
-        let warning = |lag| clock_warning(SignedDuration::from_secs(lag));
-        let expected =
-            "the controller misjudges times: its clock is 7m ahead of that of the API server";
-        assert_eq!(warning(-419).as_deref(), Some(expected));
-        assert_eq!((warning(-5), warning(600)), (None, None));
-    }
 }

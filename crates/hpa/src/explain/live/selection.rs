@@ -1,13 +1,16 @@
 //! Selects the target's pods, and finds the autoscalers that select the same pods.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
 use hpa_calc::{
     HorizontalPodAutoscaler, Pod, SelectedPods, Selector, Settings,
     api::{ConditionReason, ConditionType},
 };
-use hpa_controller::{debug::AutoscalerDetail, scale_target::ScaleObject};
+use hpa_controller::{
+    debug::AutoscalerDetail,
+    scale_target::{ScaleObject, scheduling_failures},
+};
 use hpa_metrics::decode_value;
 use serde_json::Value;
 
@@ -21,27 +24,30 @@ use crate::{
 };
 
 impl Cluster {
-    /// The pods that match the autoscaler's selector and, by its settings, count for it. Also the
-    /// autoscalers that select any of these pods: this one and, if the controller reports that they
-    /// prevent its scaling, others. `autoscalers` are those of the namespace, as far as they can be
-    /// listed. `record` is that of the controller's debug API.
+    /// The pods that match the target's selector and, by the autoscaler's settings, count for it,
+    /// and the reason why the target can't create more. Also the autoscalers that select any of
+    /// these pods: this one and, if the controller reports that they prevent its scaling, others.
+    /// `autoscalers` are those of the namespace, as far as they can be listed. `record` is that of
+    /// the controller's debug API.
     pub(super) async fn select(
         &self,
-        selector: &Selector,
         target: &ScaleObject,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
         autoscalers: &[ListedAutoscaler],
         record: Option<&AutoscalerDetail>,
     ) -> anyhow::Result<SelectedPods> {
-        let pods = self.list_pods(selector).await?;
+        let replica_failure = self.targets.replica_failure(hpa, &target.scale).await;
+        let without_pods = SelectedPods { replica_failure, ..SelectedPods::default() };
+        let Some(selector) = target.scale.usable_selector() else { return Ok(without_pods) };
+        let (pods, scheduling_failures) = self.list_pods(&selector).await?;
         let selected = self.targets.select_pods(hpa, settings, target, pods).await;
         let SelectedPods { pods, ownership_error, .. } = selected;
         if ownership_error.is_some() {
-            return Ok(SelectedPods { ownership_error, ..SelectedPods::default() });
+            return Ok(SelectedPods { ownership_error, ..without_pods });
         }
         if pods.is_empty() {
-            return Ok(SelectedPods::default());
+            return Ok(without_pods);
         }
         let own_name = self.name.key.to_string();
         let of_api = autoscalers.iter().filter(|one| one.api == self.name.key.api);
@@ -53,7 +59,13 @@ impl Cluster {
         let mut autoscalers = self.targets.selecting_autoscalers(others, &pods).await;
         autoscalers.push(own_name.clone());
         autoscalers.sort();
-        Ok(SelectedPods { pods, autoscalers, own_name: Some(own_name), ..SelectedPods::default() })
+        Ok(SelectedPods {
+            pods,
+            autoscalers,
+            own_name: Some(own_name),
+            scheduling_failures,
+            ..without_pods
+        })
     }
 
     /// The autoscalers of the namespace that the controller handles. Fails if those of the API of
@@ -63,6 +75,7 @@ impl Cluster {
         hpa: &HorizontalPodAutoscaler,
         autoscalers: &'a [ListedAutoscaler],
     ) -> anyhow::Result<Vec<&'a ListedAutoscaler>> {
+        // Unless listing failed, the list has this autoscaler. Listing again returns the error.
         if !autoscalers.iter().any(|one| one.api == self.name.key.api) {
             let path = list_path(self.name.key.api, Some(&self.name.key.namespace));
             let listed = kubectl::list(&self.client, &path).await;
@@ -79,16 +92,23 @@ impl Cluster {
         Ok(autoscalers.iter().filter(is_handled).collect())
     }
 
-    async fn list_pods(&self, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
+    /// Lists the pods that match the selector. Returns them with the reasons why the scheduler
+    /// can't place some of them.
+    async fn list_pods(
+        &self,
+        selector: &Selector,
+    ) -> anyhow::Result<(Vec<Arc<Pod>>, BTreeMap<String, String>)> {
         let namespace = escape(&self.name.key.namespace);
         let selector = escape(&selector.to_string());
         let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}");
         let items = kubectl::list(&self.client, &path).await.context("unable to list pods")?;
+        let failures = scheduling_failures(&items);
         let decode = |item: Value| {
             let name = string_at(&item, "/metadata/name").to_owned();
             let pod = decode_value(item).map(Arc::new);
             pod.with_context(|| format!("unable to decode pod {}/{name}", self.name.key.namespace))
         };
-        items.into_iter().map(decode).collect()
+        let pods = items.into_iter().map(decode).collect::<anyhow::Result<_>>()?;
+        Ok((pods, failures))
     }
 }

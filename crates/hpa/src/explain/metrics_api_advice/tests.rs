@@ -1,3 +1,5 @@
+//! Tests of the advice about metrics of metrics APIs.
+
 use std::{
     future::ready,
     sync::atomic::{AtomicUsize, Ordering},

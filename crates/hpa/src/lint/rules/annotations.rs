@@ -48,8 +48,8 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
             report.add(member_path(ANNOTATIONS, name), message);
         }
     }
-    // If the spec is invalid, `invalid` reports its fields, and its metrics and its behavior may be
-    // others than those intended. Only the values of annotations are certain.
+    // If the spec is invalid, the rule `invalid` reports its fields, and its metrics and behavior
+    // may differ from the intended ones. Only the values of annotations are certain.
     let is_certain = |problem: &SettingProblem| {
         decoded.hpa.is_some()
             || matches!(problem.place, SettingPlace::Annotation(_))
@@ -84,9 +84,10 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     if !annotations.keys().any(|name| name.starts_with(COLLECTOR_PREFIX)) {
         return;
     }
-    let metrics = 0..subject.hpa.spec.metrics.len();
-    let unknown_types = metrics.filter_map(|index| unknown_collector_type(subject.hpa, index));
-    let unknown_types: Vec<_> = unknown_types.collect();
+    let unknown_types: Vec<_> = subject
+        .metrics()
+        .filter_map(|(index, _)| unknown_collector_type(subject.hpa, index))
+        .collect();
     let environment = environment_of_unknown_flags(subject.hpa);
     for finding in hpa_collectors::findings(subject.hpa, &environment) {
         let is_external = matches!(

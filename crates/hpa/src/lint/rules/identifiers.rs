@@ -14,7 +14,7 @@ const REMOVED_GROUP: &str = "extensions";
 
 /// Reports selectors that the API server accepts, but no controller can use.
 pub(super) fn invalid_selector(subject: &Subject<'_>, report: &mut Report<'_>) {
-    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+    for (index, metric) in subject.metrics() {
         let selector = metric.label_selector().map(LabelSelector::to_selector);
         let Some(Err(error)) = selector else { continue };
         let hint = match &error {
@@ -33,7 +33,7 @@ pub(super) fn invalid_selector(subject: &Subject<'_>, report: &mut Report<'_>) {
 /// Reports objects of a group that Kubernetes no longer serves. Collectors read an object by its
 /// kind, whatever its group is.
 pub(super) fn removed_object(subject: &Subject<'_>, report: &mut Report<'_>) {
-    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+    for (index, metric) in subject.metrics() {
         let Some(source) = &metric.object else { continue };
         let object = &source.described_object;
         let is_removed = group(&object.api_version) == REMOVED_GROUP;

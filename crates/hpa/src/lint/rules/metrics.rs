@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use hpa_calc::{
     api::{ConditionType, MetricSourceType, MetricSpec, MetricTarget},
     explain::{list_first, status_value},
+    report::reported_absence,
     suggestions::may_be_meant,
 };
 use hpa_collectors::{
@@ -18,7 +19,7 @@ use super::{
     rule::{Subject, is_resource, source_field},
 };
 use crate::{
-    collectors::environment_of_unknown_flags,
+    collectors::{environment_of_unknown_flags, lacks_collectors},
     lint::{
         finding::Report,
         object::{Reference, group, namespace},
@@ -42,7 +43,7 @@ const UTILIZATION: [&str; 2] = ["Utilization", "averageUtilization"];
 /// Reports a target's type that doesn't fit the field that is set. The API server accepts it. The
 /// controller goes by the type for an Object metric, and by the field for all others.
 pub(super) fn target_type(subject: &Subject<'_>, report: &mut Report<'_>) {
-    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+    for (index, metric) in subject.metrics() {
         let Some(target) = metric.target() else { continue };
         let types: &[[&str; 2]] = match metric.source_type {
             MetricSourceType::Object | MetricSourceType::External => &[VALUE, AVERAGE_VALUE],
@@ -69,12 +70,12 @@ pub(super) fn target_type(subject: &Subject<'_>, report: &mut Report<'_>) {
 /// Reports schedules with a `Value` target. Their value doesn't depend on the replicas, so the
 /// ratio to the target stays the same after each scaling.
 pub(super) fn schedule_value_target(subject: &Subject<'_>, report: &mut Report<'_>) {
-    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+    for (index, metric) in subject.metrics() {
         let Some(object) = &metric.object else { continue };
         if object.described_object.is_scaling_schedule() && object.target.value.is_some() {
-            let message = "the value of a schedule doesn't depend on the replicas: while it is above \
-                           the target, they grow to maxReplicas, and below it, they shrink to \
-                           minReplicas. Use type: AverageValue with averageValue";
+            let message = "the value of a schedule doesn't depend on the replicas: while it is \
+                           above the target, they grow to maxReplicas, and below it, they shrink \
+                           to minReplicas. Use type: AverageValue with averageValue";
             report.add(format!("{}.target.value", source_field(index, metric)), message);
         }
     }
@@ -109,7 +110,7 @@ fn effect_of_type(metric: &MetricSpec, field: &str) -> &'static str {
 
 /// Reports resources that are not in the resource metrics API.
 pub(super) fn unknown_resource(subject: &Subject<'_>, report: &mut Report<'_>) {
-    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+    for (index, metric) in subject.metrics() {
         let name = metric.metric_name();
         let is_known = MEASURED_RESOURCES.contains(&name) || has_value(subject, index, metric);
         if !is_resource(metric) || is_known {
@@ -139,7 +140,7 @@ pub(super) fn target_above_request(subject: &Subject<'_>, report: &mut Report<'_
 /// Reports implausibly small memory, such as thousandths of a byte, and CPU in cores where
 /// millicores were probably meant.
 pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_>) {
-    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+    for (index, metric) in subject.metrics() {
         let target = metric.target().filter(|_| is_resource(metric));
         let Some(value) = target.and_then(|target| target.average_value.as_ref()) else { continue };
         let message = match metric.metric_name() {
@@ -168,7 +169,8 @@ fn suffix_suggestion(number: &str, suffix: &str) -> String {
 }
 
 pub(super) fn duplicate_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let sources: Vec<MetricSpec> = subject.hpa.spec.metrics.iter().map(without_target).collect();
+    let sources: Vec<MetricSpec> =
+        subject.metrics().map(|(_, metric)| without_target(metric)).collect();
     for (index, source) in sources.iter().enumerate() {
         let earlier = sources.iter().take(index).position(|other| other == source);
         if let Some(first) = earlier {
@@ -192,7 +194,7 @@ fn without_target(metric: &MetricSpec) -> MetricSpec {
 
 pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(served) = &subject.workspace.served else { return };
-    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+    for (index, metric) in subject.metrics() {
         if has_value(subject, index, metric) {
             continue;
         }
@@ -210,7 +212,7 @@ pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
         }
         if let Some((message, similar)) = unserved_reason(subject, metric, served) {
             let hint = collector_problem(subject, metric)
-                .unwrap_or_else(|| source_hint(subject, metric).to_owned());
+                .unwrap_or_else(|| source_hint(subject, index, metric).to_owned());
             report.add(format!("spec.metrics[{index}]"), format!("{message}{hint}{similar}"));
         }
     }
@@ -238,7 +240,7 @@ fn is_read_in_process(subject: &Subject<'_>, metric: &MetricSpec) -> bool {
 
 /// The reason why no collector reads a metric that has settings of a collector. `None` if the
 /// metric belongs to no collector. Without `--collectors`, checks only external metrics whose label
-/// names a collector, because the rule `metric-config` reports annotations.
+/// names a collector. The rule `metric-config` reports the others.
 fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String> {
     let sources = &subject.workspace.in_process_sources;
     let unknown = (!sources.has_collectors).then(|| environment_of_unknown_flags(subject.hpa));
@@ -293,14 +295,20 @@ fn missing_schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String
 
 /// Names the flag with which the controller may read the metric, by a schedule, a collector or a
 /// rule. Empty if lint has the flag already, or if no flag helps, as with kube-controller-manager.
-fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
+fn source_hint(subject: &Subject<'_>, index: usize, metric: &MetricSpec) -> &'static str {
     let sources = &subject.workspace.in_process_sources;
     let environment = || environment_of_unknown_flags(subject.hpa);
     let has_collector = || collector_of(subject.hpa, metric, &environment()).is_some();
     if subject.is_for_built_in() {
         ""
     } else if !sources.has_schedules && schedule_key(subject, metric).is_some() {
-        "; if the controller runs with --scaling-schedule, add it here"
+        if reported_absence(subject.hpa, index).is_some() {
+            "; the controller reads no schedules: start hpa run with --scaling-schedule"
+        } else {
+            "; if the controller runs with --scaling-schedule, add it here"
+        }
+    } else if !sources.has_collectors && has_collector() && lacks_collectors(subject.hpa, index) {
+        "; the controller has no collectors: start hpa run with --collectors"
     } else if !sources.has_collectors && has_collector() {
         "; if the controller runs with --collectors, add it here"
     } else if subject.workspace.served.as_ref().is_some_and(|served| !served.has_rules) {
@@ -310,8 +318,8 @@ fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
     }
 }
 
-/// A clause that says whether the API, the rules file or both lack a metric, and a clause about
-/// similar names, which may be empty. `None` if one of them has the metric, or if this is unknown.
+/// Two clauses about a metric that neither the API nor the rules file has: what lacks it, and
+/// similar names. The second may be empty. `None` if the metric is served, or if that is unknown.
 fn unserved_reason(
     subject: &Subject<'_>,
     metric: &MetricSpec,
@@ -396,7 +404,7 @@ fn resource_of(served: &ServedMetrics, metric: &MetricSpec) -> Option<GroupResou
     Some(resource.group_resource.clone())
 }
 
-/// The resources that have a custom metric with the name of `metric`. None for an external metric.
+/// The resources that have a custom metric with the name of `metric`. Empty for an external one.
 fn resources_with<'a>(
     names: &'a BTreeSet<String>,
     metric: &'a MetricSpec,

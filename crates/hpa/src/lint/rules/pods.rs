@@ -27,8 +27,9 @@ pub(super) struct Utilization<'a> {
     pub(super) percent: i32,
 }
 
+/// The metrics of an autoscaler with such a target.
 pub(super) fn utilizations<'a>(subject: &Subject<'a>) -> impl Iterator<Item = Utilization<'a>> {
-    subject.hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
+    subject.metrics().filter_map(|(index, metric)| {
         let container = metric.container_resource.as_ref();
         let target = metric.target().filter(|_| is_resource(metric))?;
         Some(Utilization {
@@ -44,7 +45,7 @@ pub(super) fn missing_container(subject: &Subject<'_>, report: &mut Report<'_>) 
     let Some(target) = subject.target() else { return };
     let names: Vec<&str> =
         containers(&target.object).map(|(_, container)| string_at(container, "/name")).collect();
-    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+    for (index, metric) in subject.metrics() {
         let Some(source) = &metric.container_resource else { continue };
         if !names.is_empty() && !names.contains(&source.container.as_str()) {
             let message = format!(

@@ -1,6 +1,6 @@
 //! Checks of the queries of metrics, in rules or in annotations.
 
-use hpa_calc::{HorizontalPodAutoscaler, api::MetricSpec, validation::MAX_METRICS};
+use hpa_calc::{HorizontalPodAutoscaler, api::MetricSpec};
 use hpa_collectors::{Environment, prometheus_query};
 
 use super::{
@@ -19,20 +19,19 @@ pub(super) fn report_mistakes(
     mistake: QueryMistake,
 ) {
     let environment = environment_of_unknown_flags(subject.hpa);
-    for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
+    for (index, metric) in subject.metrics() {
         let message = match prometheus_query(subject.hpa, metric, &environment) {
             _ if !matters(mistake, metric) => None,
             Some(query) => about_annotation(mistake, &query),
             None => has_mistake_in_rule(subject, metric, mistake)
                 .then(|| mistake.describe("rule", None)),
         };
+        let Some(message) = message else { continue };
         let field = match mistake {
             QueryMistake::Average => average_value_field(index, metric),
             _ => format!("spec.metrics[{index}]"),
         };
-        if let Some(message) = message {
-            report.add(field, message);
-        }
+        report.add(field, message);
     }
 }
 
@@ -56,9 +55,8 @@ fn about_annotation(mistake: QueryMistake, query: &str) -> Option<String> {
 /// Whether a mistake changes what the controller does. An average does if the controller divides
 /// the value of the metric by the replicas.
 fn matters(mistake: QueryMistake, metric: &MetricSpec) -> bool {
-    let is_value = metric.object.is_some() || metric.external.is_some();
-    let is_divided =
-        is_value && metric.target().is_some_and(|target| target.average_value.is_some());
+    let is_divided = (metric.object.is_some() || metric.external.is_some())
+        && metric.target().is_some_and(|target| target.average_value.is_some());
     mistake != QueryMistake::Average || is_divided
 }
 

@@ -1,6 +1,8 @@
 //! A rule, the autoscaler that its check examines, and functions that several checks use.
 
-use hpa_calc::{HorizontalPodAutoscaler, Settings, api::MetricSpec, settings::Bounds};
+use hpa_calc::{
+    HorizontalPodAutoscaler, Settings, api::MetricSpec, settings::Bounds, validation::MAX_METRICS,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{target_group::OtherAutoscalers, validity::DecodedAutoscaler};
@@ -81,6 +83,12 @@ impl<'a> Subject<'a> {
         let acting_settings = decoded.acting_settings.as_ref()?;
         let others = OtherAutoscalers::default();
         Some(Self { workspace, manifest, hpa, settings, acting_settings, others })
+    }
+
+    /// The metrics, each with its index. Leaves out those after the first [`MAX_METRICS`]: the
+    /// controller refuses an autoscaler with more.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = (usize, &'a MetricSpec)> {
+        self.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate()
     }
 
     pub(super) fn target_reference(&self) -> Reference {

@@ -206,10 +206,17 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
             report.add(TARGET_FIELD, message);
         }
     }
+    report_scaled_objects(subject, &target, report);
+}
+
+/// Reports KEDA's `ScaledObject`s with the same target. KEDA creates an autoscaler for each.
+fn report_scaled_objects(subject: &Subject<'_>, target: &Reference, report: &mut Report<'_>) {
+    let Subject { workspace, manifest, .. } = subject;
+    let api = autoscaler_api(manifest);
     let owners = manifest.object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let is_created_by_keda =
         owners.into_iter().flatten().any(|owner| string_at(owner, "/kind") == "ScaledObject");
-    let scaled_objects = workspace.scaled_objects_of(manifest, &target).take(MAX_NAMED_OBJECTS);
+    let scaled_objects = workspace.scaled_objects_of(manifest, target).take(MAX_NAMED_OBJECTS);
     // KEDA creates autoscalers of the core API.
     let (created_kind, effect) = match api {
         AutoscalerApi::Core => ("autoscaler", SAME_API_EFFECT),

@@ -32,7 +32,7 @@ use crate::{
     manifests::{DuplicateKey, Manifest, is_stdin, string_at},
 };
 
-const UNKNOWN_FIELD: &str =
+const UNKNOWN_FIELD_EFFECT: &str =
     "The API server refuses it from kubectl, and drops it from other clients";
 /// The maximum length of a time zone's name in the schema of the custom API.
 const MAX_ZONE_LEN: usize = 64;
@@ -131,10 +131,10 @@ fn unknown_field_message(field: &UnknownField) -> String {
             setting.annotation()
         ),
         (None, Some(similar)) => {
-            format!("unknown field, did you mean {similar}? {UNKNOWN_FIELD}")
+            format!("unknown field, did you mean {similar}? {UNKNOWN_FIELD_EFFECT}")
         }
         (None, None) => {
-            format!("unknown field. {UNKNOWN_FIELD}. Check its spelling and indentation")
+            format!("unknown field. {UNKNOWN_FIELD_EFFECT}. Check its spelling and indentation")
         }
     }
 }

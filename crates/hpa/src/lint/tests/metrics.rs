@@ -1,7 +1,7 @@
 //! Findings about metrics.
 
 use clap::Parser;
-use hpa_calc::api::MetricSourceType;
+use hpa_calc::{api::MetricSourceType, validation::MAX_METRICS};
 use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 use hpa_prometheus::rules::config::DiscoveryRule;
 
@@ -305,6 +305,29 @@ fn unserved_metric_has_the_reason_of_its_collector(#[case] flags: &[&str], #[cas
     assert!(message.ends_with(reason), "{message}");
 }
 
+/// The controller's message names its rules, but no collectors.
+#[test]
+fn unserved_metric_of_a_controller_without_collectors_needs_them() {
+    let labels = json!({ "type": "sqs-queue-length", "queue-name": "jobs", "region": "eu-west-1" });
+    let metric = json!([{ "type": "External", "external": {
+        "metric": { "name": "jobs", "selector": { "matchLabels": labels } },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } }]);
+    let message = "the HPA was unable to compute the replica count: unable to get external metric \
+                   shop/jobs/nil: unable to fetch metrics from external metrics API: no rule of \
+                   --metrics-config has jobs, and reading it from a metrics API failed: no API";
+    let status = json!({ "currentReplicas": 4, "desiredReplicas": 4, "conditions": [{
+        "type": "ScalingActive", "status": "False", "reason": "FailedGetExternalMetric",
+        "message": message,
+    }] });
+    let objects = manifests_with(&[(0, "/spec/metrics", metric), (0, "/status", status)]);
+    let findings = find_violations(&in_cluster(objects, ServedMetrics::default()));
+    let unserved = findings.iter().find(|finding| finding.rule.id == "unserved-metric");
+    let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
+    let end = "; the controller has no collectors: start hpa run with --collectors";
+    assert!(message.ends_with(end), "{message}");
+}
+
 #[rstest]
 #[case::no_annotations(
     "prometheus",
@@ -506,6 +529,14 @@ fn object_metric_with_both_target_fields_has_no_finding() {
     } }]);
     let findings = lint(manifests_with(&[(0, "/spec/metrics", metric)]));
     assert!(findings.is_empty(), "{findings:?}");
+}
+
+#[test]
+fn metrics_beyond_the_limit_of_the_controller_are_not_compared() {
+    let metric = manifests()[0]["spec"]["metrics"][0].clone();
+    let metrics = json!(vec![metric; MAX_METRICS + 10]);
+    let findings = lint(manifests_with(&[(0, "/spec/metrics", metrics)]));
+    assert_eq!(rule_ids(&findings), ["duplicate-metric"; MAX_METRICS - 1]);
 }
 
 #[rstest]

@@ -1,33 +1,50 @@
 //! Tests of the search for leases.
 
-use hpa_controller::{HpaKey, INSTANCE_SCOPE, KEEPS_HISTORY};
+use hpa_controller::{HpaKey, INSTANCE_SCOPE, KEEPS_HISTORY, k8s::StatusWrite};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{TestbedExt, objects};
 use jiff::SignedDuration;
 use rstest::rstest;
 
 use super::*;
-use crate::liveness::tests::{name, renewed};
+use crate::liveness::tests::{lease_key, renewed};
 
 #[test]
 fn held_lease_precedes_one_that_is_unread_and_that_precedes_one_without_a_holder() {
     let renewed = |second| Ok(renewed(second));
     let unread = || Err(Unavailable::Unreachable("refused".to_owned()));
-    let ascending = [Err(Unavailable::NoLease(name())), renewed(900), unread(), renewed(995)];
+    let ascending = [Err(Unavailable::NoLease(lease_key())), renewed(900), unread(), renewed(995)];
     let states = ascending.each_ref().map(LeaseState::of);
     assert!(states.is_sorted_by(|left, right| left < right), "{states:?}");
-    let released = Err(Unavailable::NotHeld { lease: name(), released: None });
+    let released = Err(Unavailable::NotHeld { lease: lease_key(), released: None });
     assert_eq!(LeaseState::of(&released), LeaseState::Lost);
 
     let index = |holders: [Result<LeaseHolder, Unavailable>; 3]| {
-        let leases = holders.map(|holder| ReadLease { name: name(), holder });
-        preferred(&leases, |_| true)
+        let leases = holders.map(|holder| ReadLease { name: lease_key(), holder });
+        preferred_index(&leases, |_| true)
     };
-    let missing = || Err(Unavailable::NoLease(name()));
+    let missing = || Err(Unavailable::NoLease(lease_key()));
     assert_eq!(index([unread(), renewed(995), missing()]), 0, "most statuses name it");
     assert_eq!(index([renewed(900), unread(), renewed(995)]), 2);
     assert_eq!(index([missing(), renewed(900), unread()]), 2);
     assert_eq!(index([missing(), renewed(900), missing()]), 0);
+}
+
+#[test]
+fn clock_of_an_instance_precedes_that_of_the_holder_unless_it_is_behind() {
+    let clock_lead = SignedDuration::from_mins(5);
+    let lease = |second, may_answer_for_all| {
+        let holder = Ok(LeaseHolder { clock_lead, ..renewed(second) });
+        let lease = ReadLease { name: lease_key(), holder };
+        let lease = ControllerLease::new(lease, Vec::new(), Vec::new());
+        ControllerLease { may_answer_for_all, ..lease }
+    };
+    let of_instance = Some(SignedDuration::from_secs(2));
+    assert_eq!(lease(995, true).clock_lead(of_instance), SignedDuration::from_secs(2));
+    assert_eq!(lease(995, true).clock_lead(None), clock_lead);
+    assert_eq!(lease(995, true).clock_lead(Some(-clock_lead)), clock_lead, "a simulation");
+    assert_eq!(lease(900, true).clock_lead(None), SignedDuration::ZERO, "it has expired");
+    assert_eq!(lease(995, false).clock_lead(None), SignedDuration::ZERO, "of a tenant");
 }
 
 /// `web` is in `bob`, whose status names `scaling/hpa`. The lease `eve/evil` is a tenant's.
@@ -42,18 +59,18 @@ fn lease_of_a_tenant_never_answers_for_other_namespaces(
     #[case] namespaces: &[&str],
     #[case] expected: bool,
 ) {
-    let named_by = |lease: &str, namespaces: &[&str]| NamedLease {
-        name: LeaseName::of_manager(&format!("hpa-controller:{lease}")).expect("a lease"),
+    let named_by = |lease: &str, namespaces: &[&str]| ReportedLease {
+        key: LeaseKey::of_manager(&format!("hpa-controller:{lease}")).expect("a lease"),
         namespaces: namespaces.iter().map(|namespace| (*namespace).to_owned()).collect(),
     };
     let (first, other) = (named_by("scaling/hpa", &["bob"]), named_by(name, namespaces));
     let named = [first.clone(), other.clone()];
-    let bob = StatusOwner { namespace: "bob", manager: Some("hpa-controller:scaling/hpa") };
+    let bob = SearchedAutoscaler { namespace: "bob", manager: Some("hpa-controller:scaling/hpa") };
     for one in [None, Some(bob)] {
-        assert_eq!(may_answer_for(&other.name, &first.name, one, &named), expected);
+        assert_eq!(may_answer_for(&other.key, &first.key, one, &named), expected);
     }
-    assert_eq!(first_named(Some(bob), &named), Some(first.name));
-    let replaced = StatusOwner { manager: Some("kube-controller-manager"), ..bob };
+    assert_eq!(first_named(Some(bob), &named), Some(first.key));
+    let replaced = SearchedAutoscaler { manager: Some("kube-controller-manager"), ..bob };
     let unknown = first_named(Some(replaced), &[named_by("eve/evil", &["eve"])]);
     assert_eq!(unknown, None, "only the usual leases may answer");
 }
@@ -93,13 +110,13 @@ async fn held_lease_of_a_tenant_does_not_replace_a_lost_one() {
     testbed.apply_all([released, objects::lease("eve", "evil", "fake-0_1", now)]);
     let (real, evil) = ("hpa-controller:scaling/hpa", "hpa-controller:eve/evil");
     let statuses = [("eve", evil), ("bob", real)];
-    let bob = StatusOwner { namespace: "bob", manager: Some(real) };
+    let bob = SearchedAutoscaler { namespace: "bob", manager: Some(real) };
     let client = testbed.client();
     for one in [None, Some(bob)] {
         let found = ControllerLease::find(&client, &flags(None), one, &writers(&statuses)).await;
         assert_eq!((&*found.name.namespace, &*found.name.name), ("scaling", "hpa"));
         assert!(is_lost(&found.holder));
-        assert_eq!(found.local, [LeaseName::of_manager(evil).expect("a lease")]);
+        assert_eq!(found.local, [LeaseKey::of_manager(evil).expect("a lease")]);
     }
     // Two namespaces of the tenant name it, and one that is not the tenant's.
     let of_two = [("eve", evil), ("eve-2", evil), ("bob", real)];
@@ -111,12 +128,37 @@ async fn held_lease_of_a_tenant_does_not_replace_a_lost_one() {
     let found = ControllerLease::find(&client, &flags(Some("eve")), None, &writers(&of_two)).await;
     assert!(found.name.name == "evil" && found.may_answer_for_all, "the reader named it");
     // Its own autoscalers may rely on it, as in a release for one namespace.
-    let eve = StatusOwner { namespace: "eve", manager: Some(evil) };
+    let eve = SearchedAutoscaler { namespace: "eve", manager: Some(evil) };
     let found = ControllerLease::find(&client, &flags(None), Some(eve), &writers(&statuses)).await;
     assert!(found.name.name == "evil" && is_held(&found.holder));
     let found =
         ControllerLease::find(&client, &flags(None), None, &writers(&[("eve", evil)])).await;
     assert!(found.name.name == "evil" && is_held(&found.holder));
+}
+
+/// kube-controller-manager runs without leader election and has just replaced hpa-rs, whose release
+/// was uninstalled.
+#[tokio::test]
+async fn controller_of_an_overwritten_status_has_stopped_if_its_lease_has_no_holder() {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([namespace("scaling")]);
+    let (client, now) = (testbed.client(), Timestamp::now());
+    let mut statuses = writers(&[("bob", KUBE_CONTROLLER_MANAGER)]);
+    statuses[0].at = Some(now);
+    let manager = "hpa-controller:scaling/hpa".to_owned();
+    statuses[0].overwritten = vec![StatusWrite { manager, at: now }];
+    let built_in = KubeControllerManager {
+        holder: Err(Unavailable::NoLease(LeaseKey::built_in())),
+        flags: None,
+        last_write: Some(now),
+    };
+    let by_namespace = NamespaceWriters::new(&statuses);
+    for (identity, conflicts) in [(None, 0), (Some(""), 0), (Some("hpa-0_1"), 1)] {
+        testbed.apply_all(identity.map(|holder| objects::lease("scaling", "hpa", holder, now)));
+        let found = ControllerLease::find(&client, &flags(None), None, &statuses).await;
+        let leases = found.with(&built_in, &by_namespace, now);
+        assert_eq!(leases.conflicts(&statuses).len(), conflicts, "{identity:?}");
+    }
 }
 
 /// The release has a new name, and no status has changed since.
@@ -216,7 +258,7 @@ async fn lease_that_no_status_names_is_found_if_an_instance_handles_other_namesp
 async fn missing_api_is_reported_by_the_lease_of_a_known_controller() {
     let testbed = Testbed::new(Config::default());
     let client = testbed.client();
-    let read = ReadLease { name: name(), holder: Ok(renewed(995)) };
+    let read = ReadLease { name: lease_key(), holder: Ok(renewed(995)) };
     let mut lease = ControllerLease::new(read, Vec::new(), Vec::new());
     assert_eq!(lease.missing_api(&client, &[]).await, None, "a tenant may have created it");
     lease.may_answer_for_all = true;

@@ -21,8 +21,8 @@ static KINDS: [(&str, &str); 9] = [
     ("server", "a server is invalid or doesn't exist"),
     (
         "rule",
-        "a field of a rule is unknown or repeated, or Prometheus has no series, no usable sample or \
-         several series of a metric for the rule",
+        "a field of a rule is unknown or repeated, or Prometheus has no series, no usable sample \
+         or several series of a metric for the rule",
     ),
 ];
 

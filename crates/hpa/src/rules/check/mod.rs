@@ -11,7 +11,7 @@ use hpa_metrics::{resource::ApiResources, with_causes};
 use hpa_prometheus::{
     rules::{
         Config, ConfigError, RuleSet,
-        config::{Finding, Issues, ManifestRules, ResourceRules},
+        config::{FieldErrors, Finding, ManifestRules, ResourceRules},
         lint::{lint, query_warnings},
         query::with_single_spaces,
     },
@@ -249,7 +249,7 @@ fn describe_cluster_failures(failures: &[String]) -> String {
 /// The mistakes in a file with undecodable fields, those in all other fields included, in the order
 /// of the file. Another error is the only mistake.
 async fn mistakes_of_error(error: &ConfigError, flags: &RulesConnection) -> Vec<Finding> {
-    let ConfigError::Fields(Issues { issues, rest }) = error else {
+    let ConfigError::Fields(FieldErrors { errors, rest }) = error else {
         let position = match error {
             ConfigError::Syntax(error) => Some(error.position),
             _ => None,
@@ -257,14 +257,14 @@ async fn mistakes_of_error(error: &ConfigError, flags: &RulesConnection) -> Vec<
         let (path, message) = (String::new(), error.to_string());
         return vec![Finding { path, position, is_warning: false, message }];
     };
-    let mut findings = issues.clone();
+    let mut findings = errors.clone();
     let Ok(mapper) = resource_mapper(flags).await else { return findings };
     let Ok(resources) = mapper.load().await else { return findings };
     let rules = RuleSet::compile(rest, &resources);
     let servers = server_mistakes(rest, &flags.prometheus.server_permissions());
     // The name of a server, or all servers, may be in a misspelled field.
     let are_servers_known =
-        !issues.iter().any(|issue| issue.path.is_empty() || issue.path.starts_with("servers"));
+        !errors.iter().any(|error| error.path.is_empty() || error.path.starts_with("servers"));
     let servers = servers
         .into_iter()
         .filter(|mistake| are_servers_known || !mistake.path.ends_with(".server"));
@@ -275,7 +275,7 @@ async fn mistakes_of_error(error: &ConfigError, flags: &RulesConnection) -> Vec<
     findings.extend(others.filter(|finding| {
         let path = finding.path.as_str();
         rest.positions.0.contains_key(path)
-            && !issues.iter().any(|issue| issue.path.starts_with(path))
+            && !errors.iter().any(|error| error.path.starts_with(path))
     }));
     findings.sort_by_key(|finding| finding.position);
     findings

@@ -15,7 +15,7 @@ use hpa_prometheus::{
 };
 
 use crate::rules::{
-    outcome::{QueryProblem, UNCHECKED},
+    outcome::{MAX_NAMED, QueryProblem, UNCHECKED},
     resource::{self, ClusterObjects, ResultObjects},
     sample,
     servers::RuleServers,
@@ -37,9 +37,9 @@ pub(super) struct Report<'p> {
     /// The names of the refused rules.
     refused: Vec<String>,
     /// The paths of the fields in which `lint` found a mistake.
-    mistakes: Vec<String>,
+    mistaken_fields: Vec<String>,
     /// The findings about the file that are not in the text yet.
-    of_file: Vec<Finding>,
+    file_findings: Vec<Finding>,
     pub(super) text: String,
     /// The name and the position of the current rule.
     current_rule: (String, Option<Position>),
@@ -57,13 +57,13 @@ impl<'p> Report<'p> {
     pub(super) fn new(servers: &'p RuleServers<'p>, config: &Config, compiled: &RuleSet) -> Self {
         let of_lint = lint_each(config, compiled, &servers.source.resources());
         let mistakes = of_lint.iter().filter(|finding| !finding.is_warning);
-        let mistakes = mistakes.map(|finding| finding.path.clone()).collect();
+        let mistaken_fields = mistakes.map(|finding| finding.path.clone()).collect();
         let of_compiler: Vec<Finding> = compiled.errors().map(Finding::from).collect();
         Self {
             servers,
             refused: compiled.errors().map(|error| error.rule.clone()).collect(),
-            mistakes,
-            of_file: [of_compiler, merge_unknown_fields(of_lint)].concat(),
+            mistaken_fields,
+            file_findings: [of_compiler, merge_unknown_fields(of_lint)].concat(),
             text: String::new(),
             current_rule: (String::new(), None),
             findings: Vec::new(),
@@ -99,17 +99,24 @@ impl<'p> Report<'p> {
     }
 
     pub(super) fn not_checked(&mut self, rule: &str, cause: &str) {
-        self.line(&format!("  {UNCHECKED}"));
-        self.add_unchecked(rule, cause);
+        let text = self.add_unchecked(rule, cause);
+        self.line(&format!("  {text}"));
     }
 
-    fn add_unchecked(&mut self, rule: &str, cause: &str) {
+    /// Records a rule that could not be checked. Returns the text in place of its result. It has
+    /// the cause if the first line doesn't.
+    fn add_unchecked(&mut self, rule: &str, cause: &str) -> String {
         let (rule, cause) = (rule.to_owned(), with_single_spaces(cause));
-        match self.unchecked.iter_mut().find(|known| known.cause == cause) {
+        let index = self.unchecked.iter().position(|known| known.cause == cause);
+        let is_in_first_line = index.unwrap_or(self.unchecked.len()) < MAX_NAMED;
+        let text =
+            if is_in_first_line { UNCHECKED.to_owned() } else { format!("not checked: {cause}") };
+        match index.and_then(|index| self.unchecked.get_mut(index)) {
             Some(known) if known.rules.contains(&rule) => {}
             Some(known) => known.rules.push(rule),
             None => self.unchecked.push(UncheckedRules { cause, rules: vec![rule] }),
         }
+        text
     }
 
     /// Reports that no sample could be looked up.
@@ -123,13 +130,13 @@ impl<'p> Report<'p> {
     }
 
     /// Reports that a rule has no series. This is only a warning if its query has no metric name.
-    fn unused_rule(&mut self, series_query: &str, text: &str) {
+    fn add_unused_rule(&mut self, series_query: &str, text: &str) {
         if has_metric_name(series_query) { self.problem(text) } else { self.warning(text) }
     }
 
     /// Reports the findings about the fields whose path starts with `prefix`.
     fn add_findings(&mut self, prefix: &str) {
-        let of_rule = self.of_file.extract_if(.., |finding| finding.path.starts_with(prefix));
+        let of_rule = self.file_findings.extract_if(.., |finding| finding.path.starts_with(prefix));
         for finding in of_rule.collect::<Vec<_>>() {
             let Finding { path, position, message, .. } = &finding;
             let position = position.map(|at| format!("{at}: ")).unwrap_or_default();
@@ -150,10 +157,9 @@ impl<'p> Report<'p> {
         if self.refused.contains(&status.rule) {
             return;
         }
-        let is_mistaken = self.mistakes.iter().any(|path| path.starts_with(&prefix));
-        let is_series_query_mistaken = self.mistakes.contains(&format!("{prefix}seriesQuery"));
+        let is_mistaken = self.mistaken_fields.iter().any(|path| path.starts_with(&prefix));
         let unchecked = "  not queried, because of the mistake in the rule";
-        if is_series_query_mistaken {
+        if self.mistaken_fields.contains(&format!("{prefix}seriesQuery")) {
             return self.line(unchecked);
         }
         if let Some(failure) = &rule.server_failure {
@@ -162,7 +168,7 @@ impl<'p> Report<'p> {
         if let Some(error) = &status.error {
             return self.problem(error);
         }
-        // A name is a metric of each resource that a label of its series names.
+        // A series has a metric for each resource that one of its labels names.
         self.line(&format!("  series: {}, metrics: {}", status.series_count, rule.metrics.len()));
         if status.series_count == 0 {
             return self.add_missing_series(rule).await;
@@ -173,22 +179,27 @@ impl<'p> Report<'p> {
         if rule.metrics.is_empty() {
             let query = &rule.definition.series_query;
             return if status.metric_count == 0 {
-                self.unused_rule(query, "no series passes seriesFilters and name.matches");
+                self.add_unused_rule(query, "no series passes seriesFilters and name.matches");
             } else {
                 self.problem(&format!(
-                    "no label of the series is mapped to a resource; the labels are {}: map the one \
-                     with the object's name in resources.overrides, or use externalRules if the \
-                     series are of no object",
+                    "no label of the series is mapped to a resource; the labels are {}: map the \
+                     one with the object's name in resources.overrides, or use externalRules if \
+                     the series are of no object",
                     sample::list_labels(&rule.labels)
                 ));
             };
         }
         self.add_metrics(rules, rule);
         self.add_resources_without_metrics(rule);
+        self.add_sample_of_rule(index, rule).await;
+    }
+
+    /// Reports a sample of one of the rule's metrics: of pods if there is one, and of namespaces
+    /// only if there is no other.
+    async fn add_sample_of_rule(&mut self, index: usize, rule: &RuleInspection) {
         let named: Vec<_> =
             rule.metrics.iter().filter(|metric| !metric.metric.is_empty()).collect();
         let used = named.iter().filter(|metric| metric.shadowed_by.is_none());
-        // Sample a metric of pods if there is one, and of namespaces only if there is no other.
         // Without the label of the namespace, only cluster-scoped objects can have a sample.
         let (pods, namespaces) = (GroupResource::pods(), GroupResource::namespaces());
         let namespace_label = self.servers.source.object_label(index, &namespaces);
@@ -214,10 +225,10 @@ impl<'p> Report<'p> {
             Ok(reason) => {
                 let unknown =
                     "Prometheus has no such series: check names and labels in seriesQuery";
-                self.unused_rule(query, reason.as_deref().unwrap_or(unknown));
+                self.add_unused_rule(query, reason.as_deref().unwrap_or(unknown));
             }
             Err(problem) => {
-                self.unused_rule(query, "no series has samples within the maximum age");
+                self.add_unused_rule(query, "no series has samples within the maximum age");
                 if let QueryProblem::Unanswered(cause) = problem {
                     self.not_checked(&rule.status.rule, &cause);
                 }
@@ -311,8 +322,8 @@ impl<'p> Report<'p> {
                 }
                 Err(QueryProblem::Mistake(text)) => problems.push(format!("{field}: {text}")),
                 Err(QueryProblem::Unanswered(failure)) => {
-                    self.line(&format!("  {field}: {UNCHECKED}"));
-                    self.add_unchecked("resourceRules", &failure);
+                    let text = self.add_unchecked("resourceRules", &failure);
+                    self.line(&format!("  {field}: {text}"));
                 }
             }
         }

@@ -39,8 +39,8 @@ impl Report<'_> {
         if is_namespaced && selected.len() < 2 {
             return self.problem(&format!(
                 "no label is mapped to the namespace, with which the API reads metrics of \
-                 {resource}: add one to resources.overrides, or use externalRules with `namespaced: \
-                 false`; the labels are {}",
+                 {resource}: add one to resources.overrides, or use externalRules with \
+                 `namespaced: false`; the labels are {}",
                 sample::list_labels(&rule.labels)
             ));
         }

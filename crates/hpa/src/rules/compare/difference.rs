@@ -38,7 +38,10 @@ pub(super) fn compare_lists(
             ..<_>::default()
         });
     }
-    let (left_names, right_names) = (names(left)?, names(right)?);
+    let names_of = |side: &str, response: &MetricsResponse| {
+        names(response).with_context(|| format!("{side}: /apis/{api}"))
+    };
+    let (left_names, right_names) = (names_of("left", left)?, names_of("right", right)?);
     let unserved = match (&left_names, &right_names) {
         (None, Some(_)) => Some(format!("left does not serve it: {left}")),
         (Some(_), None) => Some(format!("right does not serve it: {right}")),
@@ -76,7 +79,7 @@ fn names(response: &MetricsResponse) -> anyhow::Result<Option<BTreeSet<String>>>
         return Ok(None);
     }
     let resources = response.body.get("resources").and_then(Value::as_array);
-    let resources = resources.context("an API has no list of resources")?;
+    let resources = resources.context("the response has no list of resources")?;
     let name = |resource: &Value| Some(resource.get("name")?.as_str()?.to_owned());
     let is_compared = |name: &String| !OF_SCHEDULES.iter().any(|start| name.starts_with(start));
     Ok(Some(resources.iter().filter_map(name).filter(is_compared).collect()))

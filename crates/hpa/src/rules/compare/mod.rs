@@ -12,18 +12,21 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_controller::{AutoscalerApi, k8s::ClientSource};
+use hpa_controller::{AutoscalerApi, HpaKey, k8s::ClientSource};
 use hpa_metrics::decode_value;
 use serde_json::Value;
 
 use self::{
     report::{Report, RequestComparison, ServerSummary},
     requests::MetricRequest,
-    server::{Endpoint, Server, Unanswered},
+    server::{Endpoint, MetricsResponse, Server, Unanswered},
 };
 use super::outcome::Outcome;
 use crate::{
-    args::RulesCompareArguments, autoscaler_name::is_not_served, listed_autoscalers, manifests,
+    args::RulesCompareArguments,
+    autoscaler_name::is_not_served,
+    listed_autoscalers,
+    manifests::{self, string_at},
     terminal,
 };
 
@@ -43,6 +46,9 @@ const OPTIONAL_APIS: [&str; 2] = ["custom.metrics.k8s.io/v1beta2", "metrics.k8s.
 
 /// The maximum number of reads of a value, because the servers may have read it at different times.
 const MAX_ATTEMPTS: usize = 3;
+
+/// An autoscaler after its name in messages, such as `rhpa/shop/web`.
+type NamedAutoscaler = (String, HorizontalPodAutoscaler);
 
 /// Compares two servers. Returns the report and the outcome.
 pub(super) async fn compare(
@@ -89,7 +95,7 @@ pub(super) async fn compare(
 async fn compare_servers(
     left: &Server,
     right: &Server,
-    autoscalers: &[HorizontalPodAutoscaler],
+    autoscalers: &[NamedAutoscaler],
     tolerance: f64,
 ) -> anyhow::Result<Report> {
     let mut report = Report {
@@ -132,7 +138,10 @@ async fn compare_values(
     loop {
         let (left, right) = tokio::try_join!(left.get(&request.path), right.get(&request.path))?;
         let unanswered = left.unanswered().or(right.unanswered());
-        let (left, right) = (values::parse(&left)?, values::parse(&right)?);
+        let parse = |side: &str, response: &MetricsResponse| {
+            values::parse(response).with_context(|| format!("{side}: {}", request.path))
+        };
+        let (left, right) = (parse("left", &left)?, parse("right", &right)?);
         let differences = difference::value_differences(&left, &right, tolerance);
         let is_forbidden = unanswered == Some(Unanswered::Forbidden);
         if differences.is_empty() || is_forbidden || attempt == MAX_ATTEMPTS {
@@ -151,7 +160,7 @@ async fn compare_values(
 }
 
 /// Reads the autoscalers of all documents of a file, including the items of lists.
-fn read_autoscalers(path: &Path) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
+fn read_autoscalers(path: &Path) -> anyhow::Result<Vec<NamedAutoscaler>> {
     let mut autoscalers = Vec::new();
     for manifest in manifests::read_files(&[path.to_owned()])? {
         let place = format!("{}:{}", manifest.file, manifest.line);
@@ -162,7 +171,7 @@ fn read_autoscalers(path: &Path) -> anyhow::Result<Vec<HorizontalPodAutoscaler>>
 }
 
 /// Lists the autoscalers of both APIs. Warns if those of the custom API can't be listed.
-async fn list_autoscalers(cluster: &Server) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
+async fn list_autoscalers(cluster: &Server) -> anyhow::Result<Vec<NamedAutoscaler>> {
     let client = &cluster.client;
     let mut all = listed_autoscalers::list_autoscalers(client, AutoscalerApi::Core, None).await?;
     if !is_not_served(client, AutoscalerApi::Custom).await {
@@ -171,11 +180,13 @@ async fn list_autoscalers(cluster: &Server) -> anyhow::Result<Vec<HorizontalPodA
             Err(error) => terminal::warn(format!("{error:#}: their metrics are not compared")),
         }
     }
-    Ok(all.into_iter().map(|one| one.hpa).collect())
+    Ok(all.into_iter().map(|one| (one.name, one.hpa)).collect())
 }
 
 /// Decodes the autoscalers of an object or a list. Skips objects of other kinds.
-fn decode(document: Value) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
+fn decode(document: Value) -> anyhow::Result<Vec<NamedAutoscaler>> {
+    // The items of a HorizontalPodAutoscalerList have neither a version nor a kind.
+    let version_of_list = string_at(&document, "/apiVersion").to_owned();
     let objects = match document {
         Value::Object(mut list) if list.contains_key("items") => match list.remove("items") {
             Some(Value::Array(items)) => items,
@@ -185,13 +196,16 @@ fn decode(document: Value) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
     };
     let is_autoscaler = |object: &Value| {
         let kind = object.get("kind").and_then(Value::as_str);
-        // The items of a HorizontalPodAutoscalerList have no kind.
         kind.is_none_or(|kind| kind == "HorizontalPodAutoscaler")
     };
     let autoscalers = objects.into_iter().filter(is_autoscaler).map(|object| {
-        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let context = format!("autoscaler {name}");
-        decode_value(object).context(context)
+        let context = format!("autoscaler {}", string_at(&object, "/metadata/name"));
+        let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or(&version_of_list);
+        let api = AutoscalerApi::ALL.into_iter().find(|api| api.api_version() == version);
+        let hpa: HorizontalPodAutoscaler = decode_value(object).context(context)?;
+        let (namespace, name) = (&*hpa.metadata.namespace, &*hpa.metadata.name);
+        let key = HpaKey::for_api(api.unwrap_or(AutoscalerApi::Core), namespace, name);
+        anyhow::Ok((key.to_string(), hpa))
     });
     autoscalers.collect()
 }

@@ -167,7 +167,6 @@ impl Report {
         }
     }
 
-    /// The number of compared values.
     pub(super) fn compared_value_count(&self) -> usize {
         self.requests.iter().map(|request| request.value_count).sum()
     }

@@ -6,12 +6,12 @@ use std::{
 };
 
 use hpa_calc::{
-    HorizontalPodAutoscaler, MetricsApi, Selector,
+    MetricsApi, Selector,
     api::{MetricIdentifier, MetricSpec, ObjectMetricSource, plural},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::APIS;
+use super::{APIS, NamedAutoscaler};
 
 /// The characters that are percent-encoded in paths and queries.
 const ESCAPES: &AsciiSet =
@@ -21,7 +21,7 @@ const ESCAPES: &AsciiSet =
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MetricRequest {
     pub(super) path: String,
-    /// The autoscalers that need the values, as `namespace/name`.
+    /// The names of the autoscalers that need the values.
     pub(super) autoscalers: BTreeSet<String>,
 }
 
@@ -42,17 +42,15 @@ impl MetricRequest {
 }
 
 /// The requests for the metrics of all autoscalers in each of [`APIS`], without duplicates.
-pub(super) fn requests_for(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<MetricRequest> {
+pub(super) fn requests_for(autoscalers: &[NamedAutoscaler]) -> Vec<MetricRequest> {
     let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for autoscaler in autoscalers {
-        let metadata = &autoscaler.metadata;
-        let key = format!("{}/{}", metadata.namespace, metadata.name);
-        for spec in &autoscaler.spec.metrics {
-            let Some((api, path)) = values_path(&metadata.namespace, spec) else { continue };
+    for (name, hpa) in autoscalers {
+        for spec in &hpa.spec.metrics {
+            let Some((api, path)) = values_path(&hpa.metadata.namespace, spec) else { continue };
             let is_version = |version: &&str| version.split('/').next() == Some(api.group());
             for version in APIS.into_iter().filter(is_version) {
                 let path = format!("/apis/{version}/namespaces/{path}");
-                by_path.entry(path).or_default().insert(key.clone());
+                by_path.entry(path).or_default().insert(name.clone());
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::{fmt, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
-use hpa_calc::report::error_texts::NO_RESPONSE_WITHIN;
+use hpa_calc::{go_text::truncate, report::error_texts::NO_RESPONSE_WITHIN};
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
 use hpa_metrics::{TlsSettingNames, connection_cause};
 use http::{Request, Uri};
@@ -12,8 +12,12 @@ use kube::{Client, Config, client::Body};
 use serde_json::Value;
 use tokio::time::timeout;
 
+/// The time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum size of a response.
 const MAX_BODY_BYTES: usize = 256 << 20;
+/// The maximum number of characters of the message of a response.
+const MAX_MESSAGE_CHARS: usize = 2000;
 /// The name of the kubeconfig's API server in messages.
 const CLUSTER: &str = "the cluster";
 
@@ -68,7 +72,7 @@ impl fmt::Display for MetricsResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.status)?;
         match self.body.get("message").and_then(Value::as_str) {
-            Some(message) => write!(f, ": {message}"),
+            Some(message) => write!(f, ": {}", truncate(message.to_owned(), MAX_MESSAGE_CHARS)),
             None => Ok(()),
         }
     }

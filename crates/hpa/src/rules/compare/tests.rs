@@ -500,6 +500,36 @@ async fn error_names_the_server_and_the_request() {
     assert!(error.starts_with(expected), "{error}");
 }
 
+#[rstest]
+#[case::list(
+    "/apis/metrics.k8s.io/v1beta1",
+    json!({}),
+    "left: /apis/metrics.k8s.io/v1beta1: the response has no list of resources"
+)]
+#[case::values(
+    RPS,
+    json!({"kind": "Table", "items": [{}]}),
+    "the comparison is incomplete: left: /apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/\
+     rps: unknown kind \"Table\""
+)]
+#[tokio::test]
+async fn error_about_a_response_names_the_server_and_the_path(
+    #[case] path: &'static str,
+    #[case] body: Value,
+    #[case] expected: &str,
+) {
+    let left = FakeServer::default().with_response(path, 200, body);
+    let error = report(&left, &FakeServer::default(), rps()).await.err().unwrap();
+    assert_eq!(format!("{error:#}"), expected);
+}
+
+#[test]
+fn long_message_of_a_response_is_cut_off() {
+    let body = json!({"message": "x".repeat(5000)});
+    let text = MetricsResponse { status: 500, body }.to_string();
+    assert_eq!(text.chars().count(), "500: ".len() + 2000 + 1, "with an ellipsis");
+}
+
 #[test]
 fn each_metric_of_the_autoscalers_is_requested_once() {
     let selector = json!({"matchLabels": {"queue": "orders"}});
@@ -507,15 +537,17 @@ fn each_metric_of_the_autoscalers_is_requested_once() {
     let object = |kind, version, name| {
         let described = json!({"apiVersion": version, "kind": kind, "name": name});
         let metric = json!({"name": "m"});
-        json!({"type": "Object", "object": {"describedObject": described, "metric": metric, "target": target}})
+        let source = json!({"describedObject": described, "metric": metric, "target": target});
+        json!({"type": "Object", "object": source})
     };
+    let metric = |name: &str| json!({"name": name, "selector": selector});
     let metrics = json!([
-        {"type": "Pods", "pods": {"metric": {"name": "rps", "selector": selector}, "target": target}},
+        {"type": "Pods", "pods": {"metric": metric("rps"), "target": target}},
         object("Ingress", "networking.k8s.io/v1", "main"),
         object("Service", "v1", "web"),
         object("Namespace", "v1", "elsewhere"),
         object("Namespace", "example.com/v1", "main"),
-        {"type": "External", "external": {"metric": {"name": "q", "selector": selector}, "target": target}},
+        {"type": "External", "external": {"metric": metric("q"), "target": target}},
         {"type": "Resource", "resource": {"name": "cpu", "target": target}},
         {"type": "ContainerResource",
          "containerResource": {"name": "cpu", "container": "app", "target": target}},
@@ -554,8 +586,7 @@ fn external_and_pod_metrics_are_read() {
         {"metadata": {"name": "web-1"}, "containers": [{"name": "app", "usage": {"cpu": "1m"}}]},
     ]});
     let names = |body| {
-        let values =
-            values::parse(&server::MetricsResponse { status: 200, body }).unwrap().unwrap();
+        let values = values::parse(&MetricsResponse { status: 200, body }).unwrap().unwrap();
         values.into_iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>()
     };
     assert_eq!(names(external), ["queue=a,tenant=b 1500m", "without labels 2"]);
@@ -586,6 +617,18 @@ async fn autoscalers_of_both_apis_are_compared(
 }
 
 #[test]
+fn autoscalers_of_the_custom_api_have_its_prefix() {
+    let mut custom = autoscaler(rps());
+    custom["apiVersion"] = "autoscaling.hpa-rs.dev/v2".into();
+    let mut item = autoscaler(rps());
+    item.as_object_mut().unwrap().remove("apiVersion");
+    let of_custom_api = json!({ "apiVersion": "autoscaling.hpa-rs.dev/v2", "items": [item] });
+    let documents = [autoscaler(rps()), custom, of_custom_api];
+    let names = documents.map(|document| decode(document).unwrap().remove(0).0);
+    assert_eq!(names, ["shop/web", "rhpa/shop/web", "rhpa/shop/web"]);
+}
+
+#[test]
 fn other_objects_of_a_list_are_ignored() {
     let list = json!({"kind": "List", "items": [{"kind": "Pod"}, autoscaler(rps())]});
     assert_eq!(decode(list).unwrap().len(), 1);
@@ -602,7 +645,8 @@ fn autoscalers_of_all_documents_of_a_file_are_read() {
     fs::write(&path, format!("{document}\n---\nkind: Pod\n---\n{list}\n---\n")).unwrap();
     assert_eq!(read_autoscalers(&path).unwrap().len(), 3);
     let invalid = json!({
-        "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}, "spec": {"maxReplicas": "3"},
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"}, "spec": {"maxReplicas": "3"},
     });
     fs::write(&path, format!("{document}\n---\n{invalid}\n")).unwrap();
     let error = format!("{:#}", read_autoscalers(&path).unwrap_err());

@@ -149,13 +149,15 @@ impl Headline<'_> {
 }
 
 /// Says which of the rules for another API has a metric, with the command that explains it. Prefers
-/// the metric of pods.
+/// the metric of pods, and that of another object to that of its namespace.
 fn metric_in(rules: &[RuleInspection], metric: &str) -> Option<String> {
     rules.iter().find_map(|rule| {
-        let mut metrics = rule.metrics.iter().filter(|one| one.metric == metric);
-        let first = metrics.clone().next()?;
-        let of_pods = metrics.find(|one| one.resource == Some(GroupResource::pods()));
-        let (api, resource) = match &of_pods.unwrap_or(first).resource {
+        let metrics = rule.metrics.iter().filter(|one| one.metric == metric);
+        let preferred = metrics.min_by_key(|one| {
+            let is_of = |resource| one.resource == Some(resource);
+            (!is_of(GroupResource::pods()), is_of(GroupResource::namespaces()))
+        });
+        let (api, resource) = match &preferred?.resource {
             Some(resource) => ("custom", format!("{resource}/")),
             None => ("external", String::new()),
         };

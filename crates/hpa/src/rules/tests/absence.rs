@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::{Form, Json, Router, routing::any};
 use serde_json::{Value, json};
 
-use super::unanswered::{explain_with, serve};
+use super::{explain_with, serve};
 use crate::rules::outcome::Outcome;
 
 /// The result of a query for the series `m` of two namespaces. That of `shop` has no label `pod`.

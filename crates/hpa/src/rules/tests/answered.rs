@@ -6,9 +6,7 @@ use axum::{Form, Json, Router, extract::RawForm, routing::any};
 use rstest::rstest;
 use serde_json::json;
 
-use super::unanswered::{
-    RULES, check_rules, explain_with, explain_without_namespace, resource_rules, serve,
-};
+use super::{RULES, check_rules, explain_with, explain_without_namespace, resource_rules, serve};
 use crate::rules::outcome::Outcome;
 
 type Labels = BTreeMap<String, String>;
@@ -248,6 +246,11 @@ async fn metric_of_the_other_list_is_named() {
     assert!(text.starts_with(first), "{text}");
     let (text, _) = explain_without_namespace(rules, "custom", "pods/m", &flags).await;
     assert!(text.contains("namespace") && !text.contains("share its queries"), "{text}");
+    let overrides = "{overrides: {namespace: {resource: namespace}, pod: {resource: service}}}";
+    let rules = rules.replace("{template: <<.Resource>>}", overrides);
+    let (text, _) = explain_with(&rules, "external", "m", &flags).await;
+    let line = text.lines().next().unwrap();
+    assert!(line.ends_with(": hpa rules explain custom services/m"), "{text}");
 }
 
 #[rstest]

@@ -3,7 +3,6 @@
 
 use std::{
     future::pending,
-    net::Ipv4Addr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -18,10 +17,8 @@ use axum::{
 };
 use rstest::rstest;
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use super::*;
-use crate::rules::explain;
 
 const HTML: &str = "text/html";
 const JSON: &str = "application/json";
@@ -29,32 +26,6 @@ const JSON: &str = "application/json";
 const SERIES: &str = r#"{"status": "success",
     "data": [{"__name__": "m", "namespace": "shop", "pod": "web-0"}]}"#;
 const NO_SAMPLES: &str = r#"{"status": "success", "data": {"resultType": "vector", "result": []}}"#;
-
-pub(super) const RULES: &str = "
-rules:
-- seriesQuery: m
-  resources: {template: <<.Resource>>}
-  metricsQuery: sum(m{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-externalRules:
-- seriesQuery: m
-  resources: {namespaced: false}
-  metricsQuery: sum(m{<<.LabelMatchers>>})
-";
-
-/// `resourceRules`. A relist doesn't read their server.
-pub(super) fn resource_rules() -> String {
-    let usage = "{containerLabel: container, nodeQuery: 'sum(m{<<.LabelMatchers>>}) by \
-                 (<<.GroupBy>>)', containerQuery: 'sum(m{<<.LabelMatchers>>,container!=\"\"}) by \
-                 (<<.GroupBy>>)', resources: {template: <<.Resource>>}}";
-    format!("resourceRules: {{window: 5m, cpu: {usage}, memory: {usage}}}\n")
-}
-
-pub(super) async fn serve(router: Router) -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    url
-}
 
 /// Serves each request with a status and an empty body. Returns the URL.
 async fn serve_status(status: u16) -> String {
@@ -75,54 +46,10 @@ async fn serve_series(status: u16, content_type: &'static str, body: &'static st
     serve(Router::new().route("/api/v1/series", any(list)).fallback(answer)).await
 }
 
-pub(super) async fn check_rules(rules: &str, url: &str) -> (String, Outcome) {
-    check_rules_with(rules, &["--prometheus-url", url]).await
-}
-
-async fn check_rules_with(rules: &str, flags: &[&str]) -> (String, Outcome) {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), rules).unwrap();
-    let path = file.path().to_str().unwrap();
-    let (report, outcome) =
-        check_outcome(&[["check", path].as_slice(), flags].concat()).await.unwrap();
-    (report.replace(path, "FILE"), outcome)
-}
-
 /// Explains a metric in the namespace `shop`. Returns the first line and the outcome.
-async fn explain_rules(rules: &str, api: &str, metric: &str, url: &str) -> (String, Outcome) {
+async fn explain_headline(rules: &str, api: &str, metric: &str, url: &str) -> (String, Outcome) {
     let (text, outcome) = explain_with(rules, api, metric, &["--prometheus-url", url]).await;
     (text.lines().next().unwrap().to_owned(), outcome)
-}
-
-/// Explains a metric in the namespace `shop`. Returns the text and the outcome.
-pub(super) async fn explain_with(
-    rules: &str,
-    api: &str,
-    metric: &str,
-    flags: &[&str],
-) -> (String, Outcome) {
-    explain_without_namespace(rules, api, metric, &[["-n", "shop"].as_slice(), flags].concat())
-        .await
-}
-
-/// Explains a metric. Returns the text and the outcome.
-pub(super) async fn explain_without_namespace(
-    rules: &str,
-    api: &str,
-    metric: &str,
-    flags: &[&str],
-) -> (String, Outcome) {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), rules).unwrap();
-    let path = file.path().to_str().unwrap();
-    let arguments = ["hpa", "rules", "explain", api, metric, "--config", path];
-    let arguments = arguments.iter().chain(flags);
-    let Command::Rules(RulesCommand::Explain(arguments)) =
-        Arguments::try_parse_from(arguments).unwrap().command
-    else {
-        panic!("not hpa rules explain");
-    };
-    explain::explain_metric(&arguments).await.unwrap()
 }
 
 #[tokio::test]
@@ -217,9 +144,34 @@ async fn rule_with_unread_series_is_not_checked_beside_others() {
     assert!(report.contains(&expected), "{report}");
     assert!(report.contains(": m\n  series: 1, metrics: 2\n"), "{report}");
 
-    let (first, outcome) = explain_rules(&rules, "external", "other", &url).await;
+    let (first, outcome) = explain_headline(&rules, "external", "other", &url).await;
     assert_eq!(first, format!("other: the value is unknown: {failure}"));
     assert_eq!(outcome, Outcome::Inconclusive);
+}
+
+/// The first line has the causes of three servers, and the number of the others.
+#[tokio::test]
+async fn cause_of_a_rule_is_in_its_place_if_the_first_line_lacks_it() {
+    let mut urls = vec![serve_series(200, JSON, NO_SAMPLES).await];
+    for _ in 0..4 {
+        urls.push(serve_status(502).await);
+    }
+    let server = |(index, url): (usize, &String)| format!("- {{name: s{index}, url: '{url}'}}\n");
+    let rule = |index: usize| {
+        format!(
+            "- {{seriesQuery: m, server: s{index}, resources: {{namespaced: false}}, metricsQuery: \
+             'sum(m{{<<.LabelMatchers>>}})'}}\n"
+        )
+    };
+    let servers = urls.iter().enumerate().map(server).collect::<Vec<_>>().concat();
+    let rules = (0..urls.len()).map(rule).collect::<Vec<_>>().concat();
+    let file = format!("servers:\n{servers}externalRules:\n{rules}");
+    let (report, outcome) = check_rules_with(&file, &["--connect"]).await;
+    assert_eq!(outcome, Outcome::Inconclusive, "{report}");
+    assert!(report.lines().next().unwrap().ends_with(" and 1 more"), "{report}");
+    assert_eq!(report.matches("  not checked (see the first line)\n").count(), 3, "{report}");
+    let cause = format!("  not checked: Prometheus at {}: unknown response code 502", urls[4]);
+    assert!(report.contains(&cause), "{report}");
 }
 
 #[rstest]
@@ -234,19 +186,19 @@ async fn first_line_of_explain_names_the_server_that_did_not_answer(
 ) {
     let rules = format!("{RULES}{}", resource_rules());
     let unknown = format!("{name}: the value is unknown: ");
-    let (first, outcome) = explain_rules(&rules, api, metric, "http://127.0.0.1:1").await;
+    let (first, outcome) = explain_headline(&rules, api, metric, "http://127.0.0.1:1").await;
     assert_eq!(outcome, Outcome::Inconclusive, "{first}");
     let cause = "the request to Prometheus at 127.0.0.1:1 failed: Connection refused";
     assert_eq!(first, format!("{unknown}{cause}"));
 
     let url = serve_series(503, HTML, "<html>").await;
-    let (first, outcome) = explain_rules(&rules, api, metric, &url).await;
+    let (first, outcome) = explain_headline(&rules, api, metric, &url).await;
     assert_eq!(outcome, Outcome::Inconclusive, "{first}");
     assert_eq!(first, format!("{unknown}Prometheus at {url}: unknown response code 503"));
 
     let body = r#"{"status": "error", "errorType": "execution", "error": "boom"}"#;
     let url = serve_series(422, JSON, body).await;
-    let (first, outcome) = explain_rules(&rules, api, metric, &url).await;
+    let (first, outcome) = explain_headline(&rules, api, metric, &url).await;
     assert_eq!(outcome, Outcome::Failure, "{first}");
     assert!(first.starts_with(&format!("{name} has no value: ")), "{first}");
     assert!(first.ends_with("execution: boom"), "{first}");
@@ -454,7 +406,7 @@ async fn serve_many_pods() -> String {
 #[tokio::test]
 async fn first_line_of_explain_counts_only_objects_that_were_read() {
     let url = serve_many_pods().await;
-    let (first, outcome) = explain_rules(RULES, "custom", "pods/m", &url).await;
+    let (first, outcome) = explain_headline(RULES, "custom", "pods/m", &url).await;
     assert_eq!(outcome, Outcome::Success, "{first}");
     assert_eq!(first, "m has at least 20 values of rules[0]: 20 of 25 objects were read");
     let flags = ["--prometheus-url", &url, "--name", "web-24"];

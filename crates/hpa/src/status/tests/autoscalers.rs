@@ -1,6 +1,6 @@
 //! Checks of the autoscalers.
 
-use hpa_calc::{Settings, settings::SettingPolicy};
+use hpa_calc::{Settings, explain::UnschedulablePods, settings::SettingPolicy};
 
 use super::*;
 use crate::{debug_client::UnstoredStatus, listed_autoscalers::set_other_autoscalers};
@@ -14,6 +14,21 @@ fn overwritten_scalings_are_a_warning() {
     let problems = problems(&cluster);
     let [(Level::Warning, text)] = problems.as_slice() else { panic!("{problems:?}") };
     assert!(text.starts_with(expected), "{text}");
+}
+
+#[test]
+fn autoscaler_with_unschedulable_pods_waits_for_pods_and_not_for_a_higher_maximum() {
+    let mut cluster = healthy();
+    let limited = json!([condition("ScalingLimited", "True", "TooManyReplicas", "")]);
+    let mut held = autoscaler("web", limited);
+    let decision = "cpu is at 90%; maxReplicas is 9; 3 of 9 pods can't be scheduled";
+    held.activity.last_decision = Some(decision.to_owned());
+    held.activity.unschedulable_pods = Some(UnschedulablePods { count: 3, total: 9 });
+    cluster.autoscalers[0] = held;
+    let expected = "1 autoscaler waiting for pods: shop/web".to_owned();
+    assert_eq!(problems(&cluster), [(Level::Warning, expected)]);
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains(&format!("{decision}; hpa explain shop/web\n")), "{text}");
 }
 
 #[test]
@@ -124,6 +139,17 @@ fn new_autoscaler_of_an_api_that_no_known_controller_handles_is_an_error_after_m
     let certain = format!("× no controller with a known lease {finding}");
     assert!(text.contains(&certain) && text.starts_with("× 1 error, "), "{text}");
     assert!(!text.contains("maybe handled"), "{text}");
+}
+
+#[test]
+fn long_cause_is_cut_off() {
+    let mut cluster = healthy();
+    let message = "q".repeat(60_000);
+    let failed = json!([condition("ScalingActive", "False", "FailedGetExternalMetric", &message)]);
+    cluster.autoscalers = vec![autoscaler("web", failed)];
+    let text = run_checks(&cluster).text(false);
+    let longest = text.lines().map(|line| line.chars().count()).max();
+    assert!(longest.is_some_and(|longest| longest < 2100), "{longest:?}");
 }
 
 #[test]
@@ -282,8 +308,7 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
     let contested = "2 autoscalers sharing a target with an autoscaler of another controller, so \
                      the replicas may flap: shop/web, rhpa/shop/web";
     assert!(problems(&cluster).contains(&(Level::Error, contested.to_owned())));
-    cluster.lease.holder =
-        Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
+    cluster.lease.holder = unheld(&cluster.lease.name);
     let shared = "2 autoscalers with the target of another autoscaler: shop/web, \
                   rhpa/shop/web";
     let found = problems(&cluster);

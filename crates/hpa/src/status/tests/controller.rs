@@ -1,7 +1,7 @@
 //! Checks of the controllers and their leases.
 
 use super::*;
-use crate::liveness::{ReadLease, status_writers};
+use crate::liveness::ReadLease;
 
 /// The level and text of the check of kube-controller-manager.
 fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
@@ -10,6 +10,13 @@ fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
         text.contains("kube-controller-manager") && !text.contains("handles the autoscalers")
     });
     of_built_in.expect("a check")
+}
+
+/// The check of the status that kube-controller-manager stored.
+fn check_of_built_in_writer(cluster: &ClusterState) -> Check {
+    let mut checks = run_checks(cluster).sections.into_iter().flat_map(|section| section.checks);
+    let start = "kube-controller-manager stored the status of 1 autoscaler last";
+    checks.find(|check| check.text.starts_with(start)).expect("a check")
 }
 
 #[rstest]
@@ -21,7 +28,7 @@ fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
     |it: &mut ClusterState| set_apis(it, &[AutoscalerApi::Custom]), Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
 )]
 #[case::alone(
-    |it: &mut ClusterState| it.lease.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }), Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
+    |it: &mut ClusterState| it.lease.holder = unheld(&it.lease.name), Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
 )]
 #[case::flags_unread(|it: &mut ClusterState| it.built_in.flags = None, Level::Skipped, "so its HPA controller may be on")]
 #[case::expired(
@@ -30,12 +37,12 @@ fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
     "no kube-controller-manager holds its lease: that of cp-1 has expired, renewed 16s ago"
 )]
 #[case::released(
-    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }),
+    |it: &mut ClusterState| it.built_in.holder = unheld(&it.lease.name),
     Level::Ok,
     "no kube-controller-manager holds its lease"
 )]
 #[case::no_lease(
-    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NoLease(LeaseName::built_in())),
+    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NoLease(LeaseKey::built_in())),
     Level::Skipped,
     "is unknown: there is no lease kube-system/kube-controller-manager"
 )]
@@ -64,7 +71,7 @@ fn check_of_kube_controller_manager_depends_on_lease_and_flags(
     (Level::Error, "it has expired after 15s, so no instance with this lease reconciles"),
 )]
 #[case::stopped(
-    |it: &mut ClusterState| it.lease.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }),
+    |it: &mut ClusterState| it.lease.holder = unheld(&it.lease.name),
     "no instance holds the lease scaling/hpa, and kube-controller-manager's HPA controller is off",
     (Level::Error, "no instance holds the lease scaling/hpa"),
 )]
@@ -102,7 +109,7 @@ fn expired_lease_is_a_warning_beside_an_instance_without_leader_election() {
     let mut cluster = healthy();
     cluster.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
     cluster.autoscalers[0].controller.name = Some("hpa-controller".into());
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let found = problems(&cluster);
     let end = "it has expired after 15s, and whether an instance without leader election \
                reconciles is unknown";
@@ -118,8 +125,7 @@ fn lease_with_an_unreadable_time_is_a_warning() {
         (holder.renewed, holder.has_unreadable_time) = (None, true);
     }
     let found = problems(&cluster);
-    let own = "the time of the last renewal of the lease scaling/hpa can't be read, which is held \
-               by hpa-1";
+    let own = "the time of the last renewal of the lease scaling/hpa can't be read (holder: hpa-1)";
     assert!(found.contains(&(Level::Warning, own.to_owned())), "{found:?}");
     let built_in = "whether kube-controller-manager runs is unknown: the time of the last renewal \
                     of the lease kube-system/k can't be read";
@@ -130,26 +136,25 @@ fn lease_with_an_unreadable_time_is_a_warning() {
 #[test]
 fn recent_status_of_the_built_in_controller_shows_that_it_handles_autoscalers() {
     let mut cluster = healthy();
-    cluster.lease.holder =
-        Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
+    cluster.lease.holder = unheld(&cluster.lease.name);
     cluster.built_in.flags = None;
     assert!(problems(&cluster)[0].1.starts_with("maybe no controller acts on 1 autoscaler"));
     let mut other = autoscaler("other", healthy_conditions());
     other.controller.name = Some("kube-controller-manager".into());
     cluster.autoscalers.push(other);
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let found = problems(&cluster);
     assert!(found.iter().all(|one| !one.1.contains(" acts on ")), "{found:?}");
 }
 
 #[rstest]
 #[case::released(
-    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }),
+    |it: &mut ClusterState| it.built_in.holder = unheld(&it.lease.name),
     Level::Ok, "; it holds no lease, so it no longer writes", ""
 )]
 #[case::without_a_successor(
-    |it: &mut ClusterState| it.lease.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }),
+    |it: &mut ClusterState| it.lease.holder = unheld(&it.lease.name),
     Level::Warning, "; it holds its lease", ""
 )]
 #[case::lease_unread(
@@ -167,10 +172,7 @@ fn other_controller_with_an_old_write_is_checked_by_its_lease(
     cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
     cluster.autoscalers[0].controller.at = "2026-01-31T11:00:00Z".parse().ok();
     change(&mut cluster);
-    let checks = run_checks(&cluster).sections.into_iter().flat_map(|section| section.checks);
-    let start = "kube-controller-manager stored the status of 1 autoscaler last";
-    let found = checks.into_iter().find(|check| check.text.starts_with(start));
-    let found = found.expect("a check");
+    let found = check_of_built_in_writer(&cluster);
     assert!(found.level == level && found.text.ends_with(end), "{found:?}");
     let text = found.hint.unwrap_or_default();
     assert!(text.starts_with(hint) && !text.contains("overwrite"), "{text}");
@@ -194,11 +196,9 @@ fn recent_write_after_the_lease_expired_is_a_warning(
     holder.renewed = "2026-01-31T11:59:13Z".parse().ok();
     cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
     cluster.autoscalers[0].controller.at = format!("2026-01-31T{written}Z").parse().ok();
-    let start = "kube-controller-manager stored the status of 1 autoscaler last";
-    let found = checks_of(&cluster).into_iter().find(|check| check.1.starts_with(start));
-    let (found, text) = found.expect("a check");
+    let found = check_of_built_in_writer(&cluster);
     let end = format!("; it holds no lease, {end}");
-    assert!(found == level && text.ends_with(&end), "{found:?}: {text}");
+    assert!(found.level == level && found.text.ends_with(&end), "{found:?}");
 }
 
 /// The flags can't be read, and the status of a steady autoscaler doesn't change.
@@ -218,12 +218,10 @@ fn status_before_the_acquisition_of_the_lease_is_no_problem(
     cluster.lease.holder.as_mut().expect("a holder").acquired = acquired.parse().ok();
     cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
     cluster.autoscalers[0].controller.at = "2026-01-31T11:55:00Z".parse().ok();
-    let start = "kube-controller-manager stored the status of 1 autoscaler last";
-    let found = checks_of(&cluster).into_iter().find(|check| check.1.starts_with(start));
-    let (found, text) = found.expect("a check");
-    assert_eq!(found, level, "{text}");
+    let found = check_of_built_in_writer(&cluster);
+    assert_eq!(found.level, level, "{found:?}");
     let takeover = "before hpa-rs acquired the lease scaling/hpa";
-    assert_eq!(text.contains(takeover), level == Level::Ok, "{text}");
+    assert_eq!(found.text.contains(takeover), level == Level::Ok, "{found:?}");
 }
 
 /// The release of the checked lease handles another namespace. The flags can't be read.
@@ -235,25 +233,21 @@ fn status_before_the_acquisition_of_a_lease_is_a_problem_if_its_holder_handles_o
     cluster.autoscalers[0].controller.at = "2026-01-31T11:55:00Z".parse().ok();
     let checked = cluster.lease.holder.as_mut().expect("a holder");
     checked.acquired = "2026-01-31T11:57:00Z".parse().ok();
-    let name = LeaseName { name: "shop".into(), ..checked.lease.clone() };
+    let name = LeaseKey { name: "shop".into(), ..checked.lease.clone() };
     let own = LeaseHolder { lease: name.clone(), ..checked.clone() };
     checked.scope.as_mut().expect("a scope").namespaces = vec!["blog".to_owned()];
-    let check = |cluster: &ClusterState| {
-        let start = "kube-controller-manager stored the status of 1 autoscaler last";
-        let found = checks_of(cluster).into_iter().find(|check| check.1.starts_with(start));
-        found.expect("a check")
-    };
-    let (level, text) = check(&cluster);
-    assert!(level == Level::Warning && !text.contains("before hpa-rs acquired"), "{text}");
+    let found = check_of_built_in_writer(&cluster);
+    let is_explained = found.text.contains("before hpa-rs acquired");
+    assert!(found.level == Level::Warning && !is_explained, "{found:?}");
 
     cluster.lease.others = vec![ReadLease { name: name.clone(), holder: Ok(own.clone()) }];
-    let (level, text) = check(&cluster);
+    let found = check_of_built_in_writer(&cluster);
     let takeover = ", before hpa-rs acquired the lease scaling/shop: ";
-    assert!(level == Level::Ok && text.contains(takeover), "{text}");
+    assert!(found.level == Level::Ok && found.text.contains(takeover), "{found:?}");
 
     let stopped = LeaseHolder { renewed: EXPIRED.parse().ok(), ..own };
     cluster.lease.others = vec![ReadLease { name, holder: Ok(stopped) }];
-    assert_eq!(check(&cluster).0, Level::Warning);
+    assert_eq!(check_of_built_in_writer(&cluster).level, Level::Warning);
     let (_, first) = &problems(&cluster)[0];
     let idle = "maybe no controller acts on 1 autoscaler (shop/web): no controller has renewed the \
                 lease scaling/shop for 16s, and whether kube-controller-manager handles autoscalers \
@@ -266,31 +260,30 @@ fn status_before_the_acquisition_of_a_lease_is_a_problem_if_its_holder_handles_o
 #[case::after("2026-01-31T11:55:00Z", true)]
 #[case::within_the_difference_of_clocks("2026-01-31T11:50:30Z", false)]
 #[case::before("2026-01-31T11:45:00Z", false)]
-fn status_after_the_acquisition_of_the_lease_shows_that_the_built_in_controller_was_on(
+fn time_of_a_status_after_the_acquisition_of_the_lease_is_reported(
     #[case] stored_at: &str,
-    #[case] was_on: bool,
+    #[case] is_after: bool,
 ) {
     let mut cluster = healthy();
     cluster.built_in.flags = None;
     cluster.lease.holder.as_mut().expect("a holder").acquired = "2026-01-31T11:50:00Z".parse().ok();
     cluster.built_in.last_write = stored_at.parse().ok();
     let (level, text) = check_of_built_in(&cluster);
-    let end = "; its HPA controller was on 5m ago (a status that was stored after hpa-rs acquired \
-               the lease scaling/hpa names it)";
-    assert_eq!((level, text.ends_with(end)), (Level::Skipped, was_on), "{text}");
-    assert_eq!(text.contains("may be on"), !was_on, "{text}");
+    let end = "; its HPA controller may be on (a status stored 5m ago, after hpa-rs acquired the \
+               lease scaling/hpa, names it)";
+    assert_eq!((level, text.ends_with(end)), (Level::Skipped, is_after), "{text}");
 
     // A recent one is a problem: both may act, although the holder has just acquired its lease.
-    if was_on {
+    if is_after {
         let holder = cluster.built_in.holder.as_mut().expect("a holder");
         holder.acquired = "2026-01-31T11:59:30Z".parse().ok();
         cluster.built_in.last_write = "2026-01-31T11:59:40Z".parse().ok();
         let (level, text) = check_of_built_in(&cluster);
-        assert_eq!((level, text.contains("was on 20s ago")), (Level::Warning, true), "{text}");
+        assert_eq!((level, text.contains("stored 20s ago")), (Level::Warning, true), "{text}");
     }
 }
 
-/// Such as an instance on a developer's machine.
+/// The holder may be an instance on a developer's machine.
 #[test]
 fn holder_of_a_lease_without_a_pod_is_no_problem() {
     let mut cluster = healthy();
@@ -338,7 +331,7 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
 
     cluster.lease.holder = Err(Unavailable::NoLease(cluster.lease.name.clone()));
     cluster.lease.searched_namespaces = ["kube-system", "autoscaling"].map(str::to_owned).to_vec();
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let found = problems(&cluster);
     let maybe = "maybe no controller acts on 1 autoscaler (shop/web): kube-controller-manager's HPA \
                  controller is off, and no lease hpa was found in kube-system or autoscaling; if \
@@ -351,7 +344,7 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
     for namespace in ["one", "two"] {
         cluster.autoscalers.push(autoscaler_of(namespace, "web", &cluster.lease.name));
     }
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let found = problems(&cluster);
     assert!(found.contains(&(Level::Error, no_lease.to_owned())), "{found:?}");
 }
@@ -360,7 +353,7 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
 fn controller_without_election_is_ok_if_its_debug_api_answers() {
     let mut cluster = healthy();
     cluster.autoscalers[0].controller.name = Some("hpa-controller".into());
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let lease = cluster.lease.name.clone();
     cluster.lease.holder = Err(Unavailable::NoLease(lease.clone()));
     cluster.leader = Err(Unavailable::NoLease(lease.clone()));
@@ -392,14 +385,30 @@ fn error_of_the_url_names_the_holder_of_the_lease() {
     assert_eq!(errors(&cluster), [(Level::Error, error.to_owned())], "no instance holds it");
 }
 
+#[test]
+fn standby_at_the_url_is_no_problem_while_another_instance_holds_its_lease() {
+    let mut cluster = healthy();
+    cluster.url = Some("http://127.0.0.1:1".to_owned());
+    status_mut(&mut cluster).is_leader = false;
+    let standby =
+        "the instance is a standby; the lease scaling/hpa is held by hpa-1, renewed 2.0s ago";
+    assert_eq!(problems(&cluster), [(Level::Skipped, standby.to_owned())]);
+    let error = (Level::Error, "the instance is not the leader: it only stands by".to_owned());
+    status_mut(&mut cluster).lease = Some("other".to_owned());
+    assert_eq!(problems(&cluster), std::slice::from_ref(&error));
+    status_mut(&mut cluster).lease = Some("hpa".to_owned());
+    cluster.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    assert!(problems(&cluster).contains(&error));
+}
+
 /// The instance at the URL is for one namespace.
 #[test]
 fn debug_api_at_a_url_answers_only_for_its_autoscalers() {
     let mut cluster = healthy();
     let lease = cluster.lease.name.clone();
     cluster.autoscalers.push(autoscaler_of("blog", "web", &lease));
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
-    cluster.lease.holder = Err(Unavailable::NotHeld { lease, released: None });
+    set_writers(&mut cluster);
+    cluster.lease.holder = unheld(&lease);
     cluster.url = Some("http://127.0.0.1:1".to_owned());
     cluster.reconciled_at_url = BTreeSet::from(["shop/web".to_owned()]);
     let idle = "no controller with a known lease acts on 1 autoscaler (blog/web): no instance holds the \
@@ -408,7 +417,7 @@ fn debug_api_at_a_url_answers_only_for_its_autoscalers() {
 }
 
 /// An autoscaler of a namespace whose status the hpa-rs with this lease stored 16 seconds ago.
-fn autoscaler_of(namespace: &str, name: &str, lease: &LeaseName) -> ListedAutoscaler {
+fn autoscaler_of(namespace: &str, name: &str, lease: &LeaseKey) -> ListedAutoscaler {
     let mut one = autoscaler(name, healthy_conditions());
     one.name = format!("{namespace}/{name}");
     one.hpa.metadata.namespace = namespace.to_owned();
@@ -420,7 +429,7 @@ fn autoscaler_of(namespace: &str, name: &str, lease: &LeaseName) -> ListedAutosc
 /// The statuses of steady autoscalers name the lease of the release before.
 #[test]
 fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_its_lease() {
-    let old = LeaseName { namespace: "scaling".into(), name: "one".into() };
+    let old = LeaseKey { namespace: "scaling".into(), name: "one".into() };
     let mut cluster = healthy();
     cluster.autoscalers[0].controller.at = EXPIRED.parse().ok();
     for holder in [
@@ -434,14 +443,14 @@ fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_
             cluster.autoscalers.push(steady);
         }
         cluster.lease.others = vec![ReadLease { name: old.clone(), holder: Err(holder) }];
-        cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+        set_writers(&mut cluster);
         assert_eq!(problems(&cluster), []);
         let stopped = "hpa-controller:scaling/one stored the status of 2 autoscalers last, most \
                        recently 1h ago: shop/a, shop/b; it holds no lease, so it no longer writes";
         assert!(checks_of(&cluster).contains(&(Level::Ok, stopped.to_owned())));
 
         cluster.autoscalers[0] = autoscaler_of("blog", "web", &cluster.lease.name);
-        cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+        set_writers(&mut cluster);
         assert_eq!(problems(&cluster), [], "it published that it handles all namespaces");
         let scope = cluster.lease.holder.as_mut().expect("a holder").scope.take();
         let found = problems(&cluster);
@@ -457,11 +466,11 @@ fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_
 /// The release has a new name, and no status has changed since. Its lease names no namespaces.
 #[test]
 fn held_lease_that_no_status_names_makes_a_lost_one_a_warning() {
-    let new = |namespace: &str| LeaseName { namespace: namespace.into(), name: "new".into() };
+    let new = |namespace: &str| LeaseKey { namespace: namespace.into(), name: "new".into() };
     let mut cluster = healthy();
     let mut expired = cluster.lease.holder.clone();
     expired.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
-    let released = Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
+    let released = unheld(&cluster.lease.name);
     let unpublished = healthy().lease.holder.map(|holder| LeaseHolder { scope: None, ..holder });
     for lost in [expired, released] {
         let holder = std::mem::replace(&mut cluster.lease.holder, lost);
@@ -491,12 +500,12 @@ fn held_lease_that_no_status_names_makes_a_lost_one_a_warning() {
 /// An instance of another name has taken over within the last minute.
 #[test]
 fn recent_writes_before_the_loss_of_a_lease_are_no_conflict() {
-    let old = LeaseName { namespace: "scaling".into(), name: "one".into() };
+    let old = LeaseKey { namespace: "scaling".into(), name: "one".into() };
     let released =
         |at: &str| Unavailable::NotHeld { lease: old.clone(), released: at.parse().ok() };
     let mut cluster = healthy();
     cluster.autoscalers.push(autoscaler_of("shop", "a", &old));
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let mut expired = cluster.lease.holder.clone();
     expired.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
     for holder in
@@ -513,8 +522,8 @@ fn recent_writes_before_the_loss_of_a_lease_are_no_conflict() {
     cluster.lease.others = vec![ReadLease { name: old.clone(), holder }];
     let later = "hpa-controller:scaling/one stored the status of 1 autoscaler last, most recently \
                  16s ago: shop/a";
-    let both = "hpa-controller:scaling/hpa and hpa-controller:scaling/one both act on 1 autoscaler \
-                (shop/a) and overwrite each other's decisions";
+    let both = "hpa-controller:scaling/hpa and hpa-controller:scaling/one both act on 2 \
+                autoscalers (shop/a, shop/web) and overwrite each other's decisions";
     assert_eq!(problems(&cluster), [both, later].map(|text| (Level::Warning, text.to_owned())));
 }
 
@@ -527,18 +536,18 @@ fn writers_beside_a_lost_lease_are_not_the_first_problem() {
         other.controller.name = Some(manager.to_owned());
         cluster.autoscalers.push(other);
     }
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let is_first = |cluster: &ClusterState, expected: &str| {
         let text = run_checks(cluster).text(false);
         assert!(text.lines().next().is_some_and(|first| first.contains(expected)), "{text}");
     };
-    is_first(&cluster, "hpa-controller and hpa-controller:scaling/hpa both act on 1 autoscaler");
+    is_first(&cluster, "hpa-controller and hpa-controller:scaling/hpa both act on 2 autoscalers");
     cluster.lease.holder = Err(Unavailable::Unreachable("refused".to_owned()));
     is_first(&cluster, "the lease can't be read");
     let possible = "k3s stored the status of 1 autoscaler last, most recently 16s ago: blog/k3s; if it \
                     handles the same autoscalers as the holder of the lease, both overwrite";
     assert!(problems(&cluster).iter().any(|(_, text)| text.starts_with(possible)));
-    cluster.lease.holder = Err(Unavailable::NotHeld { lease, released: None });
+    cluster.lease.holder = unheld(&lease);
     is_first(&cluster, "no controller with a known lease acts on 1 autoscaler (shop/web)");
 }
 
@@ -551,7 +560,7 @@ fn writer_beside_the_instance_at_the_url_is_the_headline() {
     let mut other = autoscaler_of("shop", "other", &lease);
     other.controller.name = Some("k3s".to_owned());
     cluster.autoscalers.push(other);
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     cluster.lease.holder = Err(Unavailable::NoLease(lease));
     cluster.url = Some("http://127.0.0.1:1".to_owned());
     cluster.reconciled_at_url = BTreeSet::from(["shop/web".to_owned()]);
@@ -566,7 +575,7 @@ fn writer_beside_the_instance_at_the_url_is_the_headline() {
 fn holder_of_an_expired_lease_overwrites_nothing() {
     let mut cluster = healthy();
     cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
-    cluster.built_in.holder = Err(Unavailable::NoLease(LeaseName::built_in()));
+    cluster.built_in.holder = Err(Unavailable::NoLease(LeaseKey::built_in()));
     cluster.built_in.flags = None;
     let text = |cluster: &ClusterState| run_checks(cluster).text(false);
     assert!(text(&cluster).contains("both overwrite"), "the lease is held");
@@ -604,7 +613,7 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     other.controller.name = Some("kube-controller-manager".into());
     cluster.autoscalers.push(other);
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let (level, text) = check_of_built_in(&cluster);
     let conflict = format!(
         "{on} beside this one: both overwrite each other's decisions about 2 autoscalers \
@@ -624,24 +633,96 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     assert!(report.starts_with(&first), "{report}");
     cluster.autoscalers.pop();
 
-    cluster.lease.holder =
-        Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
+    cluster.lease.holder = unheld(&cluster.lease.name);
     let (level, text) = check_of_built_in(&cluster);
     assert!(level == Level::Ok && text.ends_with(on), "{text}");
     let report = run_checks(&cluster).text(false);
     assert!(!report.contains("may be on"), "{report}");
 }
 
+/// kube-controller-manager acquired its lease less than a minute before its status, so an earlier
+/// holder may have stored that, but after hpa-rs acquired its own.
+#[test]
+fn built_in_controller_that_has_just_started_may_act_beside_hpa_rs() {
+    let mut cluster = healthy();
+    cluster.built_in.flags = None;
+    cluster.lease.holder.as_mut().expect("a holder").acquired = "2026-01-31T11:00:00Z".parse().ok();
+    let holder = cluster.built_in.holder.as_mut().expect("a holder");
+    holder.acquired = "2026-01-31T11:59:20Z".parse().ok();
+    let at = "2026-01-31T11:59:40Z".parse().expect("a time");
+    let write = StatusWrite { manager: "kube-controller-manager".into(), at };
+    cluster.autoscalers[0].controller.overwritten = vec![write];
+    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
+    let (level, text) = check_of_built_in(&cluster);
+    let end = "; if it is, both overwrite each other's decisions about 1 autoscaler (shop/web)";
+    let start = "; its HPA controller may be on (a status stored 20s ago names it";
+    assert!(level == Level::Warning && text.contains(start) && text.ends_with(end), "{text}");
+}
+
+/// An instance without a lease has replaced hpa-rs and the former kube-controller-manager.
+#[test]
+fn lost_lease_is_no_problem_while_a_built_in_controller_without_a_lease_writes() {
+    let mut cluster = healthy();
+    cluster.lease.holder = unheld(&cluster.lease.name);
+    cluster.built_in.holder = Err(Unavailable::NoLease(LeaseKey::built_in()));
+    cluster.built_in.flags = None;
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
+    let replaced = "no instance holds the lease scaling/hpa: kube-controller-manager handles the \
+                    autoscalers";
+    for (stored_at, level) in
+        [("2026-01-31T11:59:50Z", Level::Ok), ("2026-01-31T11:58:50Z", Level::Warning)]
+    {
+        cluster.autoscalers[0].controller.at = stored_at.parse().ok();
+        set_writers(&mut cluster);
+        let is_replaced = checks_of(&cluster).contains(&(Level::Ok, replaced.to_owned()));
+        assert_eq!(is_replaced, level == Level::Ok, "{:?}", checks_of(&cluster));
+    }
+}
+
+/// Another kube-controller-manager without a lease may have stored the status, and stopped.
+#[test]
+fn old_status_shows_only_that_the_built_in_controller_may_be_on() {
+    let mut cluster = healthy();
+    cluster.built_in.flags = None;
+    let holder = cluster.built_in.holder.as_mut().expect("a holder");
+    holder.acquired = "2026-01-31T11:00:00Z".parse().ok();
+    let at = "2026-01-31T11:55:00Z".parse().expect("a time");
+    let write = StatusWrite { manager: "kube-controller-manager".into(), at };
+    cluster.autoscalers[0].controller.overwritten = vec![write];
+    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
+    let (level, text) = check_of_built_in(&cluster);
+    let end = "; its HPA controller may be on (a status stored 5m ago names it); if it is, both \
+               overwrite each other's decisions about 1 autoscaler (shop/web)";
+    assert!(level == Level::Warning && text.ends_with(end), "{text}");
+
+    // A recent status of one namespace, which its users can forge, is not that of most namespaces.
+    let lease = cluster.lease.name.clone();
+    for (namespace, at) in [("blog", "2026-01-31T11:55:00Z"), ("evil", "2026-01-31T11:59:50Z")] {
+        let mut other = autoscaler_of(namespace, "web", &lease);
+        let at = at.parse().expect("a time");
+        let write = StatusWrite { manager: "kube-controller-manager".into(), at };
+        other.controller.overwritten = vec![write];
+        cluster.autoscalers.push(other);
+    }
+    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
+    let (_, text) = check_of_built_in(&cluster);
+    let start = "; its HPA controller may be on (a status stored 5m ago names it); if it is, both";
+    assert!(text.contains(start), "{text}");
+}
+
 #[test]
 fn releases_for_different_namespaces_are_no_problem() {
-    let other = LeaseName { namespace: "scaling".into(), name: "blog".into() };
+    let other = LeaseKey { namespace: "scaling".into(), name: "blog".into() };
     let mut cluster = healthy();
     cluster.autoscalers.push(autoscaler_of("blog", "web", &other));
     let published = cluster.lease.holder.clone();
     cluster.lease.holder.as_mut().expect("a holder").scope = None;
     cluster.lease.others =
         vec![ReadLease { name: other.clone(), holder: cluster.lease.holder.clone() }];
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     assert_eq!(problems(&cluster), []);
     let held = "hpa-controller:scaling/blog stored the status of 1 autoscaler last, most recently \
                 16s ago: blog/web; it holds its lease, and no other hpa-rs stored a status in \
@@ -649,12 +730,12 @@ fn releases_for_different_namespaces_are_no_problem() {
     assert!(checks_of(&cluster).contains(&(Level::Ok, held.to_owned())));
 
     cluster.autoscalers.push(autoscaler_of("shop", "other", &other));
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
-    let found = problems(&cluster);
-    assert_eq!(found.len(), 1, "{found:?}");
-    let both = "hpa-controller:scaling/blog stored the status of 2 autoscalers last";
-    assert!(found[0].0 == Level::Warning && found[0].1.starts_with(both), "{found:?}");
-    assert!(run_checks(&cluster).text(false).contains("both overwrite"));
+    set_writers(&mut cluster);
+    let both = "hpa-controller:scaling/blog and hpa-controller:scaling/hpa both act on 2 \
+                autoscalers (shop/other, shop/web) and overwrite each other's decisions";
+    let stored = "hpa-controller:scaling/blog stored the status of 2 autoscalers last, most \
+                  recently 16s ago: blog/web, shop/other";
+    assert_eq!(problems(&cluster), [both, stored].map(|text| (Level::Warning, text.to_owned())));
 
     // Both handle all namespaces, whichever of them stored a status.
     cluster.lease.holder = published.clone();
@@ -690,7 +771,7 @@ fn built_in_controller_beside_an_instance_for_the_custom_api_is_no_problem(
     core.controller.at = stored_at.parse().ok();
     cluster.autoscalers.push(core);
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     set_apis(&mut cluster, &[AutoscalerApi::Custom]);
     if !is_published {
         cluster.lease.holder.as_mut().expect("a holder").scope = None;
@@ -708,17 +789,16 @@ fn built_in_controller_beside_an_instance_for_the_custom_api_is_no_problem(
 /// A tenant's autoscaler names a lease in the same namespace, which a pod of the tenant holds.
 #[test]
 fn lease_of_a_tenant_hides_no_lost_lease() {
-    let evil = LeaseName { namespace: "eve".into(), name: "evil".into() };
+    let evil = LeaseKey { namespace: "eve".into(), name: "evil".into() };
     let held = |identity: &str| {
         healthy().lease.holder.map(|holder| LeaseHolder { identity: identity.to_owned(), ..holder })
     };
     let mut cluster = healthy();
-    cluster.lease.holder =
-        Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
+    cluster.lease.holder = unheld(&cluster.lease.name);
     cluster.autoscalers.push(autoscaler_of("eve", "web", &evil));
     cluster.lease.others = vec![ReadLease { name: evil.clone(), holder: held("fake-0_1") }];
     cluster.lease.local = vec![evil.clone()];
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let lost = "no controller with a known lease acts on 1 autoscaler (shop/web): no instance holds the \
                 lease scaling/hpa, and kube-controller-manager's HPA controller is off";
     assert_eq!(problems(&cluster)[0], (Level::Error, lost.to_owned()));
@@ -727,20 +807,20 @@ fn lease_of_a_tenant_hides_no_lost_lease() {
 
     // The tenant has a second namespace, so the lease is the one of most statuses.
     let real = std::mem::replace(&mut cluster.lease.name, evil.clone());
-    let released = Err(Unavailable::NotHeld { lease: real.clone(), released: None });
+    let released = unheld(&real);
     cluster.lease.others = vec![ReadLease { name: real, holder: released }];
     (cluster.lease.holder, cluster.lease.local) = (held("fake-0_1"), Vec::new());
     cluster.autoscalers.push(autoscaler_of("mallory", "web", &evil));
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let lost = "no instance holds the lease scaling/hpa, which the status of 1 autoscaler names: \
                 shop/web";
     assert!(problems(&cluster).contains(&(Level::Error, lost.to_owned())));
 }
 
-/// Its last holder published that it handles all autoscalers.
+/// The last holder of the lease published that it handles all autoscalers.
 #[test]
 fn expired_lease_of_a_tenant_says_nothing_about_other_namespaces() {
-    let evil = LeaseName { namespace: "eve".into(), name: "evil".into() };
+    let evil = LeaseKey { namespace: "eve".into(), name: "evil".into() };
     let mut cluster = healthy();
     let expired = cluster.lease.holder.clone().map(|holder| LeaseHolder {
         lease: evil.clone(),
@@ -752,7 +832,7 @@ fn expired_lease_of_a_tenant_says_nothing_about_other_namespaces() {
     cluster.lease.searched_namespaces = ["kube-system", "autoscaling"].map(str::to_owned).to_vec();
     cluster.lease.others = vec![ReadLease { name: evil.clone(), holder: expired }];
     cluster.lease.local = vec![evil];
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let found = problems(&cluster);
     assert!(found.iter().all(|(_, text)| !text.contains("eve/evil")), "{found:?}");
 }
@@ -804,7 +884,7 @@ fn lease_left_over_beside_the_built_in_controller_is_no_problem() {
         let gone = Unavailable::NoPod { pod: "vm".to_owned() };
         (cluster.leader, cluster.status) = (Err(gone.clone()), Err(gone));
         cluster.autoscalers[0].controller.name = Some(manager.to_owned());
-        cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+        set_writers(&mut cluster);
         problems(&cluster).into_iter().filter(|one| one.0 > Level::Skipped).collect::<Vec<_>>()
     };
     let long_ago = "2026-01-31T11:58:00Z";
@@ -830,7 +910,7 @@ fn forged_status_of_one_namespace_is_not_the_headline() {
     let forged = StatusWrite { manager: "kube-controller-manager".into(), at };
     cluster.autoscalers[0].controller.overwritten = vec![forged];
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     let (level, text) = check_of_built_in(&cluster);
     let end = "; its HPA controller may be on (a status stored 10s ago names it, which users who may \
                update the autoscaler can forge); if it is, both overwrite each other's decisions \
@@ -851,7 +931,7 @@ fn built_in_controller_alone_in_a_namespace_is_no_conflict() {
     cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
     let scope = cluster.lease.holder.as_mut().expect("a holder").scope.as_mut();
     scope.expect("a scope").namespaces = vec!["blog".to_owned()];
-    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    set_writers(&mut cluster);
     cluster.set_acting_controllers();
     assert_eq!(problems(&cluster), []);
     let report = run_checks(&cluster).text(false);
@@ -859,9 +939,9 @@ fn built_in_controller_alone_in_a_namespace_is_no_conflict() {
     assert!(report.contains(": shop/web; no known hpa-rs handles these autoscalers\n"), "{report}");
 }
 
-/// As with `--leader-elect=false`. Whichever of them stored the status last.
+/// kube-controller-manager runs with `--leader-elect=false`. hpa-rs stored the status last.
 #[rstest]
-#[case::none_else(&[], "‼ 0 errors, 1 warning: kube-controller-manager holds no lease, but")]
+#[case::in_the_only_namespace(&[], "‼ 0 errors, 1 warning: kube-controller-manager holds no lease, but")]
 #[case::in_one_of_three_namespaces(&["a", "b"], "‼ 0 errors, 1 warning: kube-controller-manager")]
 fn built_in_controller_without_a_lease_that_writes_is_a_conflict(
     #[case] other_namespaces: &[&str],
@@ -873,7 +953,7 @@ fn built_in_controller_without_a_lease_that_writes_is_a_conflict(
         cluster.autoscalers.push(autoscaler_of(namespace, "web", &lease));
     }
     cluster.built_in = KubeControllerManager {
-        holder: Err(Unavailable::NoLease(LeaseName::built_in())),
+        holder: Err(Unavailable::NoLease(LeaseKey::built_in())),
         flags: None,
         last_write: None,
     };
@@ -890,4 +970,11 @@ fn built_in_controller_without_a_lease_that_writes_is_a_conflict(
     let text = run_checks(&cluster).text(false);
     let is_first = text.contains(": kube-controller-manager holds no lease, but");
     assert_eq!(is_first, other_namespaces.is_empty(), "{text}");
+    let mut holder = healthy().built_in.holder.expect("a holder");
+    (holder.renewed, holder.has_unreadable_time) = (None, true);
+    cluster.built_in.holder = Ok(holder);
+    let text = run_checks(&cluster).text(false);
+    let unreadable = "kube-controller-manager stores statuses beside this one, and the time of \
+                      the last renewal of the lease kube-system/k can't be read: both overwrite ";
+    assert!(text.contains(unreadable) && !text.contains("holds no lease"), "{text}");
 }

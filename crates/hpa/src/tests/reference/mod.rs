@@ -15,7 +15,6 @@ mod charts;
 mod flags;
 mod interface;
 mod monitoring;
-mod names;
 mod schema;
 
 use std::{
@@ -24,6 +23,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use hpa_calc::settings::{DOMAIN, SETTINGS};
 use serde_json::Value;
 
 use super::export_tests;
@@ -100,14 +100,44 @@ async fn pages() -> Vec<Page> {
     vec![
         flags::flags(),
         flags::exit_statuses(),
-        monitoring::metrics(&export_tests::scrape().await),
+        monitoring::metrics(&export_tests::scrape_controller().await),
         monitoring::alerts(),
-        names::annotations(),
-        names::lint_rules(),
+        annotations(),
+        lint_rules(),
         charts::values("hpa-controller", "chart-controller.md"),
         charts::values("hpa-adapter", "chart-adapter.md"),
         schema::custom_api(),
     ]
+}
+
+/// The page of autoscalers' annotations.
+fn annotations() -> Page {
+    let mut page = Page::new(
+        "annotations.md",
+        "Annotations",
+        "The annotations of autoscalers that `hpa` reads, except those of \
+         [collectors](../collectors.md#annotations). [Settings](../settings.md) explains each.",
+    );
+    page.start_table(None, &["annotation", "values", "default", ""]);
+    for setting in SETTINGS {
+        let name = format!("{DOMAIN}/{}", setting.name);
+        let values = setting.expected();
+        page.add_row(&[&code(&name), &values, setting.default, setting.summary]);
+        page.names.push(format!("{DOMAIN} {}", setting.name));
+    }
+    page
+}
+
+/// The page of the rules of `hpa lint`.
+fn lint_rules() -> Page {
+    let mut page =
+        Page::new("lint-rules.md", "Rules of hpa lint", "[Lint](../lint.md) explains each rule.");
+    page.start_table(None, &["rule", "severity", "reported if"]);
+    for [id, severity, summary] in lint::all_rules() {
+        page.add_row(&[&format!("[{id}](../lint.md#{id})"), severity, summary]);
+        page.names.push(id.to_owned());
+    }
+    page
 }
 
 #[tokio::test]

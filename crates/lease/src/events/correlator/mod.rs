@@ -162,7 +162,7 @@ impl Correlator {
     }
 
     /// The name of an Event object: the object's name, cut if it is too long, and the time in
-    /// hexadecimal nanoseconds, or a nanosecond later if that name is taken.
+    /// hexadecimal nanoseconds. The time is always later than that in the last name.
     fn name(&mut self, object: &str, at: Timestamp) -> String {
         const MAX_NAME_BYTES: usize = 253;
         self.last_nanosecond = at.as_nanosecond().max(self.last_nanosecond + 1);

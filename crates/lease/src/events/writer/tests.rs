@@ -142,8 +142,8 @@ async fn expired_event_is_created_again_with_its_count() {
 #[case::hangs_then_up(vec![(0, json!(null))], 2, 0)]
 #[case::down(vec![status(503, "ServiceUnavailable", ""); 9], 4, 1)]
 #[case::refused(vec![status(403, "Forbidden", "")], 1, 1)]
-#[case::namespace_ends(vec![status(403, "Forbidden", "NamespaceTerminating")], 1, 0)]
-#[case::namespace_gone(vec![status(404, "NotFound", "")], 1, 0)]
+#[case::namespace_is_terminating(vec![status(403, "Forbidden", "NamespaceTerminating")], 1, 0)]
+#[case::namespace_is_deleted(vec![status(404, "NotFound", "")], 1, 0)]
 #[case::written_before(vec![status(409, "AlreadyExists", "")], 1, 0)]
 #[case::time_out_of_range(vec![(200, json!({"lastTimestamp": "9999-12-31T23:59:59Z"}))], 1, 0)]
 #[tokio::test(start_paused = true)]
@@ -172,6 +172,7 @@ async fn record_does_not_block_and_counts_dropped_events() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
+    // 1000 events were queued before the writer started, and 90 after that.
     assert_eq!(recorder.dropped().over_budget.load(Ordering::Relaxed), 1090 - 25);
     assert_eq!(requests.lock().len(), 25);
     drop(recorder);

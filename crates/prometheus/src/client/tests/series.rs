@@ -43,7 +43,7 @@ async fn stalled_response_with_series_is_a_timeout() {
     assert!(error.to_string().ends_with(" took longer than 60 s"), "{error}");
 }
 
-/// A list of series also has a limit, so that a command ends if the server hangs.
+/// Without a limit for lists of series, a command would never end if the server hangs.
 #[rstest]
 #[case::floor(2, 60)]
 #[case::default_limit(10, 60)]

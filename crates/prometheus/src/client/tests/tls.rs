@@ -179,12 +179,6 @@ async fn http_url_of_a_server_with_tls_gets_advice_to_use_https() {
     assert_eq!(error.to_string(), expected);
 }
 
-/// The error with its causes.
-fn describe(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
 #[tokio::test]
 async fn expired_certificate_is_reported_until_it_is_replaced() {
     let authority = authority();
@@ -205,7 +199,8 @@ async fn expired_certificate_is_reported_until_it_is_replaced() {
     let (valid, _) =
         serve(&authority, issue(&authority, "localhost"), Clients::WithCertificate).await;
     let error = query(settings(valid, issue_until(&authority, "client", 2021))).await.unwrap_err();
-    assert!(describe(&error).contains("CertificateExpired"), "{}", describe(&error));
+    let text = hpa_metrics::describe(&error);
+    assert!(text.contains("CertificateExpired"), "{text}");
     query(settings(valid, issue(&authority, "client"))).await.unwrap();
 }
 

@@ -3,7 +3,7 @@
 mod selector;
 
 use super::{
-    Expr, Grouping, Matching, Node, Side, SyntaxError, Type, Wrapper,
+    COMPARISONS, Expr, Grouping, Matching, Node, SET_OPERATORS, Side, SyntaxError, Type, Wrapper,
     functions::{self, check_arguments},
     lexer::{Token, tokenize},
 };
@@ -150,7 +150,7 @@ impl<'q> Parser<'q> {
             if self.operator_count > MAX_OPERATORS {
                 return fail(at, format!("the query has more than {MAX_OPERATORS} operators"));
             }
-            let is_comparison = precedence == 2;
+            let is_comparison = COMPARISONS.contains(&operator);
             let has_bool = self.accept_word("bool");
             if has_bool && !is_comparison {
                 return fail(at, format!("`bool` is only for comparisons, not for `{operator}`"));
@@ -367,14 +367,13 @@ fn checked_binary<'q>(
             format!("`{operator}` needs scalars or instant vectors, not {wrong_type}"),
         );
     }
-    let is_set = is_one_of(operator, &["and", "or", "unless"]);
+    let is_set = is_one_of(operator, &SET_OPERATORS);
     let has_scalar = types.contains(&Type::Scalar);
     let is_scalar = types == [Type::Scalar; 2];
     if has_scalar && is_set {
         return fail(at, format!("`{operator}` needs instant vectors, not a scalar"));
     }
-    let is_comparison = ["==", "!=", "<", "<=", ">", ">="].contains(&operator);
-    if is_scalar && is_comparison && !has_bool {
+    if is_scalar && COMPARISONS.contains(&operator) && !has_bool {
         return fail(at, format!("a comparison of scalars needs `{operator} bool`"));
     }
     if has_scalar && (matching.is_on || !matching.labels.is_empty() || matching.many.is_some()) {

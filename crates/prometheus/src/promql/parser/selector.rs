@@ -123,7 +123,7 @@ impl<'q> Parser<'q> {
         }
     }
 
-    /// Parses the time after `@`: `start()`, `end()`, or seconds since 1970.
+    /// Parses the time after `@`: `start()`, `end()`, or seconds since the Unix epoch.
     fn parse_evaluation_time(&mut self) -> ParseResult<()> {
         if self.accept_word("start") || self.accept_word("end") {
             self.expect("(")?;

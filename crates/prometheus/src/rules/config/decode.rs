@@ -6,15 +6,15 @@ use hpa_calc::suggestions::{is_similar, most_similar};
 use hpa_go_compat::yaml::{Content, Node, ScalarType};
 
 use super::{
-    Config, ConfigError, DiscoveryRule, Finding, Issues, NameMapping, OverrideTarget, Overrides,
-    Positions, RegexFilter, ResourceMapping, ResourceRule, ResourceRules, Server,
+    Config, ConfigError, DiscoveryRule, FieldErrors, Finding, NameMapping, OverrideTarget,
+    Overrides, Positions, RegexFilter, ResourceMapping, ResourceRule, ResourceRules, Server,
     duration::parse_duration,
 };
 
 /// The maximum number of decoded nodes, because aliases can multiply the nodes of a short file.
 const MAX_NODES: usize = 200_000;
 /// The maximum number of errors that are reported.
-const MAX_ISSUES: usize = 100;
+const MAX_ERRORS: usize = 100;
 
 pub(super) fn decode(document: &Node) -> Result<Config, ConfigError> {
     let mut decoder = Decoder::default();
@@ -89,7 +89,7 @@ pub(super) fn decode_values(values: &Node, chart: Chart) -> Result<(Config, bool
 struct Decoder {
     path: String,
     positions: Positions,
-    issues: Vec<Finding>,
+    errors: Vec<Finding>,
     node_count: usize,
 }
 
@@ -113,19 +113,19 @@ trait Fields: Default {
 
 impl Decoder {
     fn finish(self, mut config: Config) -> Result<Config, ConfigError> {
-        let Self { positions, issues, .. } = self;
+        let Self { positions, errors, .. } = self;
         config.positions = positions;
-        if issues.is_empty() {
+        if errors.is_empty() {
             return Ok(config);
         }
-        Err(ConfigError::Fields(Issues { issues, rest: Box::new(config) }))
+        Err(ConfigError::Fields(FieldErrors { errors, rest: Box::new(config) }))
     }
 
-    fn add_issue(&mut self, node: &Node, message: impl Into<String>) {
-        if self.issues.len() < MAX_ISSUES {
+    fn add_error(&mut self, node: &Node, message: impl Into<String>) {
+        if self.errors.len() < MAX_ERRORS {
             let (path, position) = (self.path.clone(), Some(node.position));
             let message = message.into();
-            self.issues.push(Finding { path, position, is_warning: false, message });
+            self.errors.push(Finding { path, position, is_warning: false, message });
         }
     }
 
@@ -138,7 +138,7 @@ impl Decoder {
             Content::Sequence(_) => "a list".to_owned(),
             Content::Mapping(_) => "a mapping".to_owned(),
         };
-        self.add_issue(node, format!("must be {expected}, not {got}"));
+        self.add_error(node, format!("must be {expected}, not {got}"));
     }
 
     /// Reports an unknown member of `rules` in a chart's values, which the chart ignores.
@@ -153,7 +153,7 @@ impl Decoder {
             || format!("expected one of {}", known.join(", ")),
             |similar| format!("did you mean `{similar}`?"),
         );
-        self.add_issue(key, format!("unknown field `{name}`: {hint}"));
+        self.add_error(key, format!("unknown field `{name}`: {hint}"));
     }
 
     /// Decodes a member at the current path.
@@ -173,7 +173,7 @@ impl Decoder {
     fn count(&mut self, node: &Node) -> bool {
         self.node_count += 1;
         if self.node_count == MAX_NODES {
-            self.add_issue(node, "the document has too many YAML nodes");
+            self.add_error(node, "the document has too many YAML nodes");
         }
         self.node_count < MAX_NODES
     }
@@ -182,7 +182,7 @@ impl Decoder {
     fn mapping<'n>(&mut self, node: &'n Node) -> Option<&'n [(Rc<Node>, Rc<Node>)]> {
         match &node.content {
             Content::Mapping(members) => Some(members),
-            Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null => None,
+            _ if is_null(node) => None,
             _ => {
                 self.wrong_type(node, "a mapping");
                 None
@@ -207,7 +207,7 @@ impl Decoder {
             } else if seen.insert(&*scalar.text) {
                 visit(self, &scalar.text, key, value);
             } else {
-                self.add_issue(key, format!("`{}` is already set", scalar.text));
+                self.add_error(key, format!("`{}` is already set", scalar.text));
             }
         }
     }
@@ -225,6 +225,10 @@ impl Decoder {
             _ => self.wrong_type(node, "a mapping or a list of mappings"),
         }
     }
+}
+
+fn is_null(node: &Node) -> bool {
+    matches!(&node.content, Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null)
 }
 
 fn is_empty(node: &Node) -> bool {
@@ -280,17 +284,18 @@ impl Decode for Option<bool> {
 
 impl Decode for Duration {
     fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
+        if is_null(node) {
+            return;
+        }
         let mut text = String::new();
-        let issue_count = decoder.issues.len();
+        let error_count = decoder.errors.len();
         text.decode(decoder, node);
-        let is_null = matches!(&node.content,
-            Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null);
-        if is_null || issue_count != decoder.issues.len() {
+        if error_count != decoder.errors.len() {
             return;
         }
         match parse_duration(&text) {
             Ok(duration) => *self = duration,
-            Err(error) => decoder.add_issue(node, error.to_string()),
+            Err(error) => decoder.add_error(node, error.to_string()),
         }
     }
 }
@@ -306,9 +311,9 @@ impl<T: Decode> Decode for Vec<T> {
                     self.push(value);
                 }
             }
-            Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null => self.clear(),
+            _ if is_null(node) => self.clear(),
             _ if decoder.path == "rules" && has_sections(node) => {
-                decoder.add_issue(node, CHART_SECTIONS);
+                decoder.add_error(node, CHART_SECTIONS);
             }
             _ => decoder.wrong_type(node, "a list"),
         }
@@ -317,9 +322,10 @@ impl<T: Decode> Decode for Vec<T> {
 
 impl Decode for Option<ResourceRules> {
     fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
-        match &node.content {
-            Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null => *self = None,
-            _ => decode_fields(self.get_or_insert_default(), decoder, node),
+        if is_null(node) {
+            *self = None;
+        } else {
+            decode_fields(self.get_or_insert_default(), decoder, node);
         }
     }
 }

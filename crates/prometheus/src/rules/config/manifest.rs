@@ -5,7 +5,7 @@ use hpa_calc::suggestions::is_similar;
 use hpa_go_compat::yaml::{self, Content, Node, Position};
 
 use super::{
-    Config, ConfigError, Finding, Issues,
+    Config, ConfigError, FieldErrors, Finding,
     decode::{Chart, decode_values, similar_section},
     object_kind,
 };
@@ -47,21 +47,33 @@ fn find_rules(text: &str, document: &Node) -> Vec<ManifestRules> {
     if let Some(Content::Sequence(items)) = items.map(|items| &items.content) {
         return items.iter().flat_map(|item| find_rules(text, item)).collect();
     }
-    if kind != "ConfigMap" {
-        let place = |position: Position| format!("Helm values in line {}", position.line);
-        if let Some((rules, chart)) = find_values(document, [""; 2], 0) {
-            let config = decode_with_defaults(rules, chart);
-            return vec![ManifestRules { place: place(rules.position), config }];
-        }
-        // Other objects may have such fields with another meaning.
-        let may_be_values = kind.is_empty() || kind == "HelmRelease";
-        let mistake = if may_be_values { controller_mistake(document, 0) } else { None };
-        let in_values = mistake.map(|issue| ManifestRules {
-            place: place(issue.position.unwrap_or_default()),
-            config: Err(ConfigError::Fields(Issues { issues: vec![issue], rest: Box::default() })),
-        });
-        return in_values.into_iter().collect();
+    if kind == "ConfigMap" {
+        find_in_config_map(text, document)
+    } else {
+        find_in_values(document, kind).into_iter().collect()
     }
+}
+
+/// Finds the rules in Helm values, or a mistake in values of the controller's chart. `kind` is the
+/// kind of an object, or empty for a file with values.
+fn find_in_values(document: &Node, kind: &str) -> Option<ManifestRules> {
+    let place = |position: Position| format!("Helm values in line {}", position.line);
+    if let Some((rules, chart)) = find_values(document, [""; 2], 0) {
+        let config = decode_with_defaults(rules, chart);
+        return Some(ManifestRules { place: place(rules.position), config });
+    }
+    // Other objects may have such fields with another meaning.
+    if !kind.is_empty() && kind != "HelmRelease" {
+        return None;
+    }
+    let mistake = controller_mistake(document, 0)?;
+    let place = place(mistake.position.unwrap_or_default());
+    let fields = FieldErrors { errors: vec![mistake], rest: Box::default() };
+    Some(ManifestRules { place, config: Err(ConfigError::Fields(fields)) })
+}
+
+/// Finds the entries of a `ConfigMap` that are rules files.
+fn find_in_config_map(text: &str, document: &Node) -> Vec<ManifestRules> {
     let Some(Content::Mapping(files)) = document.member("data").map(|data| &data.content) else {
         return Vec::new();
     };
@@ -136,7 +148,7 @@ fn controller_mistake(node: &Node, depth: usize) -> Option<Finding> {
         let mut values = members.iter().filter(|_| depth < MAX_DEPTH);
         return values.find_map(|(_, value)| controller_mistake(value, depth + 1));
     };
-    let issue = |key: &Node, path: &str, message: String| Finding {
+    let finding = |key: &Node, path: &str, message: String| Finding {
         path: path.to_owned(),
         position: Some(key.position),
         is_warning: false,
@@ -144,7 +156,7 @@ fn controller_mistake(node: &Node, depth: usize) -> Option<Finding> {
     };
     let unknown = |key: &Node, path: &str, known: &str| {
         let name = key.text().unwrap_or_default();
-        issue(key, path, format!("unknown field `{name}`: did you mean `{known}`?"))
+        finding(key, path, format!("unknown field `{name}`: did you mean `{known}`?"))
     };
     Some(match similar_member(values, "rules") {
         _ if metrics.text() != Some("metrics") => unknown(metrics, "", "metrics"),
@@ -154,7 +166,7 @@ fn controller_mistake(node: &Node, depth: usize) -> Option<Finding> {
         Some((rules, _)) if rules.text() != Some("rules") => {
             unknown(rules, "metrics.prometheus", "rules")
         }
-        _ => issue(prometheus, "metrics.prometheus", "these values have no rules".to_owned()),
+        _ => finding(prometheus, "metrics.prometheus", "these values have no rules".to_owned()),
     })
 }
 
@@ -205,11 +217,11 @@ fn parse_embedded(file: &str, line: usize, content: &str) -> Result<Config, Conf
             move_position(&mut error.position);
             Err(error.into())
         }
-        Err(ConfigError::Fields(mut issues)) => {
-            let positions = issues.issues.iter_mut().filter_map(|issue| issue.position.as_mut());
+        Err(ConfigError::Fields(mut fields)) => {
+            let positions = fields.errors.iter_mut().filter_map(|error| error.position.as_mut());
             positions.for_each(move_position);
-            issues.rest.positions.0.values_mut().for_each(move_position);
-            Err(ConfigError::Fields(issues))
+            fields.rest.positions.0.values_mut().for_each(move_position);
+            Err(ConfigError::Fields(fields))
         }
         Err(error) => Err(error),
     }

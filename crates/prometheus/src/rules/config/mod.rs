@@ -241,7 +241,7 @@ pub enum ConfigError {
     NotAFile(String),
     /// Fields are unknown, repeated or have invalid values.
     #[error("{0}")]
-    Fields(Issues),
+    Fields(FieldErrors),
 }
 
 /// The kind of an object of Kubernetes. `None` for other documents.
@@ -252,8 +252,9 @@ fn object_kind(document: &Node) -> Option<&str> {
 
 /// The errors in the fields of a file, in their order. At most 100 are reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issues {
-    pub issues: Vec<Finding>,
+pub struct FieldErrors {
+    /// No warnings.
+    pub errors: Vec<Finding>,
     /// The other fields of the file.
     pub rest: Box<Config>,
 }
@@ -292,11 +293,11 @@ impl fmt::Display for Finding {
     }
 }
 
-impl fmt::Display for Issues {
+impl fmt::Display for FieldErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, issue) in self.issues.iter().enumerate() {
+        for (index, error) in self.errors.iter().enumerate() {
             let separator = if index > 0 { "\n" } else { "" };
-            write!(f, "{separator}{issue}")?;
+            write!(f, "{separator}{error}")?;
         }
         Ok(())
     }

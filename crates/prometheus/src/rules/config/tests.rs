@@ -6,10 +6,10 @@ fn parsed(text: &str) -> Config {
     Config::parse(text).unwrap()
 }
 
-fn issues(text: &str) -> Vec<String> {
+fn field_errors(text: &str) -> Vec<String> {
     match Config::parse(text) {
-        Err(ConfigError::Fields(Issues { issues, .. })) => {
-            issues.iter().map(ToString::to_string).collect()
+        Err(ConfigError::Fields(FieldErrors { errors, .. })) => {
+            errors.iter().map(ToString::to_string).collect()
         }
         other => panic!("{other:?}"),
     }
@@ -113,7 +113,7 @@ fn anchors_and_merge_keys_are_followed() {
     "foo: 1",
     "line 1, column 1: unknown field `foo`: expected one of rules, externalRules, resourceRules, servers"
 )]
-#[case::misspelt(
+#[case::misspelled(
     "rules:\n- metricQuery: a",
     "line 2, column 3: rules[0]: unknown field `metricQuery`: did you mean `metricsQuery`?"
 )]
@@ -151,12 +151,12 @@ fn anchors_and_merge_keys_are_followed() {
     "line 1, column 25: resourceRules.window: not a valid duration string: \"3\""
 )]
 fn invalid_field_is_reported_with_its_position(#[case] text: &str, #[case] expected: &str) {
-    assert_eq!(issues(text), [expected]);
+    assert_eq!(field_errors(text), [expected]);
 }
 
 #[test]
 fn all_invalid_fields_are_reported_at_once() {
-    assert_eq!(issues("foo: 1\nrules: x\nresourceRules: {gpu: {}}\n").len(), 3);
+    assert_eq!(field_errors("foo: 1\nrules: x\nresourceRules: {gpu: {}}\n").len(), 3);
 }
 
 #[rstest]
@@ -191,8 +191,8 @@ fn expansion_of_aliases_is_limited() {
         );
     }
     text += "rules: [*a19]\n";
-    let issues = issues(&text);
-    assert!(issues.iter().any(|issue| issue.ends_with("too many YAML nodes")), "{issues:?}");
+    let errors = field_errors(&text);
+    assert!(errors.iter().any(|error| error.ends_with("too many YAML nodes")), "{errors:?}");
 }
 
 #[test]

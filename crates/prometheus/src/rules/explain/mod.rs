@@ -10,7 +10,7 @@ use hpa_calc::Selector;
 use crate::rules::{
     Compat,
     per_object::NotPerObject,
-    query::{Objects, QueryError},
+    query::{QueriedObjects, QueryError},
     registry::DiscoveredRule,
     rule::Naming,
     ruleset::InvalidRule,
@@ -32,7 +32,7 @@ const MAX_EXAMPLES: usize = 5;
 pub enum Candidate<'a> {
     /// A rule with its series.
     Compiled(&'a DiscoveredRule),
-    /// A rule that is refused, with its position in the file.
+    /// A rule that is refused, with its position in `rules` or `externalRules`.
     Refused(usize, &'a InvalidRule),
 }
 
@@ -63,12 +63,12 @@ pub enum RequestProblem {
 /// The outcome of one rule.
 #[derive(Clone, Debug)]
 pub struct RuleReport {
-    /// The position of the rule in the file.
+    /// The position of the rule in `rules` or `externalRules`.
     pub index: usize,
     pub outcome: RuleOutcome,
 }
 
-/// The reason that a rule applies to a request or doesn't.
+/// Whether a rule applies to a request, and why.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RuleOutcome {
@@ -104,7 +104,7 @@ pub enum RuleOutcome {
         resources: Vec<GroupResource>,
         /// The labels of the metric's series.
         labels: Vec<String>,
-        /// The label that would name the resource, or the reason that there is none.
+        /// The label that would name the resource, or the reason why there is none.
         expected: Result<String, String>,
     },
     /// The rule has the metric, but its query can't be built.
@@ -127,7 +127,7 @@ pub enum RuleOutcome {
         query: String,
         /// Likely mistakes in the query.
         warnings: Vec<Warning>,
-        /// Whether autoscalers of a namespace can share the query, or a reason that they can't.
+        /// Whether autoscalers of a namespace can share the query, or a reason why they can't.
         /// `None` for external metrics, and if the request has a problem.
         sharing: Option<Result<(), NotPerObject>>,
     },
@@ -214,7 +214,7 @@ pub fn explain_custom(
         Ok(_) => names.is_empty().then_some(RequestProblem::NoObjects),
     };
     let CustomQuery { namespace, metric, metric_selector, .. } = request;
-    let objects = Objects { resource, namespace, names };
+    let objects = QueriedObjects { resource, namespace, names };
     let rules = reports(candidates, |discovered| {
         let Some(found) = discovered.series.metric(metric) else {
             return without_metric(discovered, metric);

@@ -1,9 +1,11 @@
+use std::sync::Arc;
+
 use hpa_calc::Selector;
 use rstest::rstest;
 
 use super::*;
-use crate::rules::{Config, RuleSet, Series};
-use hpa_metrics::test_doubles::resources;
+use crate::rules::{Config, Rule, RuleSet, Series};
+use hpa_metrics::{Objects, test_doubles::resources};
 
 /// The explanation of a request for a metric of the object `web`. All rules have the same series,
 /// except those whose `seriesQuery` is `none`.
@@ -19,30 +21,24 @@ fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explana
         series("http_requests_total", &["namespace", "pod", "code"]),
         series("queue_depth", &["namespace", "pod_name"]),
     ];
-    let discovered: Vec<(usize, Result<DiscoveredRule, InvalidRule>)> = rules
-        .custom
-        .into_iter()
-        .map(|rule| {
-            rule.map(|rule| {
-                let seen = if rule.series_query == "none" { &[][..] } else { &seen };
-                let series = RuleSeries::new(&rule, &resources, seen).into();
-                DiscoveredRule { index: 0, rule, series }
-            })
+    let discover = |(index, rule): (usize, Result<Arc<Rule>, InvalidRule>)| {
+        rule.map(|rule| {
+            let seen = if rule.series_query == "none" { &[][..] } else { &seen };
+            let series = RuleSeries::new(&rule, &resources, seen).into();
+            DiscoveredRule { index, rule, series }
         })
-        .enumerate()
-        .map(|(index, rule)| (index, rule.map(|rule| DiscoveredRule { index, ..rule })))
-        .collect();
-    let candidates: Vec<Candidate<'_>> = discovered
-        .iter()
-        .map(|(index, rule)| match rule {
-            Ok(rule) => Candidate::Compiled(rule),
-            Err(error) => Candidate::Refused(*index, error),
-        })
-        .collect();
+    };
+    let discovered: Vec<Result<DiscoveredRule, InvalidRule>> =
+        rules.custom.into_iter().enumerate().map(discover).collect();
+    let candidates = discovered.iter().enumerate().map(|(index, rule)| match rule {
+        Ok(rule) => Candidate::Compiled(rule),
+        Err(error) => Candidate::Refused(index, error),
+    });
+    let candidates: Vec<Candidate<'_>> = candidates.collect();
     let request = CustomQuery {
         resource: GroupResource::new("", resource),
         namespace: "shop".to_owned(),
-        objects: hpa_metrics::Objects::Named("web".to_owned()),
+        objects: Objects::Named("web".to_owned()),
         metric: metric.to_owned(),
         metric_selector: Selector::parse(selector).unwrap(),
     };

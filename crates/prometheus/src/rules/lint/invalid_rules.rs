@@ -1,7 +1,5 @@
 //! Lints rules that don't compile.
 
-use std::iter;
-
 use super::{Linter, METRICS_QUERY, RESOURCE_RULES};
 use crate::rules::{
     config::{DiscoveryRule, NameMapping, RegexFilter, ResourceMapping, ResourceRules},
@@ -18,13 +16,14 @@ impl Linter<'_> {
     /// until the rule compiles.
     pub(super) fn check_invalid_rule(&mut self, definition: &DiscoveryRule, is_external: bool) {
         let mut definition = definition.clone();
+        // The label template, the query, the name, and each filter and override.
         let max_errors =
             3 + definition.series_filters.len() + definition.resources.overrides.iter().count();
-        for is_first in iter::once(true).chain(iter::repeat_n(false, max_errors)) {
+        for replaced in 0..=max_errors {
             match Rule::new(&definition, self.resources) {
                 Ok(rule) => return self.check_rule(&definition, &rule, is_external),
                 Err(error) => {
-                    if !is_first {
+                    if replaced > 0 {
                         self.add_error(&error.field(), error.describe());
                     }
                     replace_invalid_field(&mut definition, &error);
@@ -38,12 +37,13 @@ impl Linter<'_> {
         let mut definition = definition.clone();
         let overrides = [&definition.cpu, &definition.memory]
             .map(|rule| rule.resources.overrides.iter().count());
+        // For cpu and memory, the label template, both queries, and each override.
         let max_errors = 6 + overrides.into_iter().sum::<usize>();
-        for is_first in iter::once(true).chain(iter::repeat_n(false, max_errors)) {
+        for replaced in 0..=max_errors {
             match ResourceMetrics::new(&definition, self.resources) {
                 Ok(metrics) => return self.check_resource_rules(&metrics),
                 Err(error) => {
-                    if !is_first {
+                    if replaced > 0 {
                         RESOURCE_RULES.clone_into(&mut self.rule_path);
                         self.add_error(&error.field(), error.describe());
                     }

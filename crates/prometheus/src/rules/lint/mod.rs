@@ -6,6 +6,8 @@ mod resource_rules;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use hpa_calc::Selector;
 use hpa_metrics::resource::{ApiResources, GroupResource};
 
@@ -17,18 +19,11 @@ use crate::{
         explain::{expression_warnings, object_warnings},
         labels::AmbiguousLabel,
         mistake::UNKNOWN_FIELD,
-        query::{Objects, QueryError, with_single_spaces},
+        query::{QueriedObjects, QueryError, with_single_spaces},
         rule::{Naming, Rule},
         ruleset::InvalidRule,
     },
 };
-
-impl From<&InvalidRule> for Finding {
-    fn from(rule: &InvalidRule) -> Self {
-        let (path, position, message) = (rule.path.clone(), rule.position, rule.describe_problem());
-        Self { path, position, is_warning: false, message }
-    }
-}
 
 /// Stands for the name of the series in rendered queries, if `seriesQuery` has no constant name.
 const ANY_SERIES: &str = "series_name";
@@ -48,20 +43,10 @@ pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<F
 /// Like [`lint`], before [`merge_unknown_fields`]: with one finding for each path.
 pub fn lint_each(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule_path: String::new(), findings: Vec::new() };
-    let lists = [
-        ("rules", &config.rules, &rules.custom),
-        ("externalRules", &config.external_rules, &rules.external),
-    ];
-    for (list, definitions, compiled) in lists {
-        for (index, (definition, rule)) in definitions.iter().zip(compiled).enumerate() {
-            linter.rule_path = config.rule_name(list, index);
-            let is_external = list == "externalRules";
-            match rule {
-                Ok(rule) => linter.check_rule(definition, rule, is_external),
-                Err(_) => linter.check_invalid_rule(definition, is_external),
-            }
-        }
-    }
+    linter.for_each_rule(rules, |linter, definition, rule, is_external| match rule {
+        Ok(rule) => linter.check_rule(definition, rule, is_external),
+        Err(_) => linter.check_invalid_rule(definition, is_external),
+    });
     match (&rules.resource, &config.resource_rules) {
         (Some(Ok(metrics)), _) => linter.check_resource_rules(metrics),
         (Some(Err(_)), Some(definition)) => linter.check_invalid_resource_rules(definition),
@@ -95,20 +80,14 @@ pub fn merge_unknown_fields(findings: Vec<Finding>) -> Vec<Finding> {
 /// finds labels that queries don't use.
 pub fn query_warnings(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule_path: String::new(), findings: Vec::new() };
-    for (index, (definition, rule)) in config.rules.iter().zip(&rules.custom).enumerate() {
-        let Ok(rule) = rule else { continue };
-        linter.rule_path = config.rule_name("rules", index);
+    linter.for_each_rule(rules, |linter, definition, rule, is_external| {
+        let Ok(rule) = rule else { return };
         linter.check_expression(definition, rule);
-        linter.check_selection_and_grouping(definition, rule);
+        if !is_external {
+            linter.check_selection_and_grouping(definition, rule);
+        }
         linter.check_labels(rule);
-    }
-    for (index, (definition, rule)) in config.external_rules.iter().zip(&rules.external).enumerate()
-    {
-        let Ok(rule) = rule else { continue };
-        linter.rule_path = config.rule_name("externalRules", index);
-        linter.check_expression(definition, rule);
-        linter.check_labels(rule);
-    }
+    });
     linter.findings
 }
 
@@ -121,6 +100,26 @@ struct Linter<'a> {
 }
 
 impl Linter<'_> {
+    /// Calls `check` for each rule of `rules` and `externalRules`, with its definition and whether
+    /// it is external. `rule_path` is then the path of the rule.
+    fn for_each_rule(
+        &mut self,
+        rules: &RuleSet,
+        check: impl Fn(&mut Self, &DiscoveryRule, &Result<Arc<Rule>, InvalidRule>, bool),
+    ) {
+        let config = self.config;
+        let lists = [
+            ("rules", &config.rules, &rules.custom),
+            ("externalRules", &config.external_rules, &rules.external),
+        ];
+        for (list, definitions, compiled) in lists {
+            for (index, (definition, rule)) in definitions.iter().zip(compiled).enumerate() {
+                self.rule_path = config.rule_name(list, index);
+                check(self, definition, rule, list == "externalRules");
+            }
+        }
+    }
+
     fn add_finding(&mut self, is_warning: bool, field: &str, message: String) {
         let path = format!("{}.{field}", self.rule_path);
         let position = self.config.positions.get(&path);
@@ -210,7 +209,7 @@ impl Linter<'_> {
         let has_pods = labels.label(&pods, self.resources).is_ok();
         let resource = if has_pods { pods } else { (*labels.overridden().first()?).clone() };
         let namespace = if resource.has_namespaced_metrics() { "shop" } else { "" };
-        let objects = Objects { resource: &resource, namespace, names: &["web".to_owned()] };
+        let objects = QueriedObjects { resource: &resource, namespace, names: &["web".to_owned()] };
         let series = series.unwrap_or(ANY_SERIES);
         let query = rule.custom_query(series, objects, selector, self.resources, Compat::Off);
         let query = query.render();

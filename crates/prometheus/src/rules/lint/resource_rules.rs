@@ -9,7 +9,7 @@ use crate::{
         Compat,
         config::ResourceRules,
         explain::expression_warnings,
-        query::Objects,
+        query::QueriedObjects,
         resource_metrics::{ResourceMetrics, UsageResource},
     },
 };
@@ -40,7 +40,7 @@ impl Linter<'_> {
                 ("nodeQuery", &GroupResource::nodes(), ""),
             ];
             for (field, resource, namespace) in queries {
-                let objects = Objects { resource, namespace, names };
+                let objects = QueriedObjects { resource, namespace, names };
                 let query = rule.query(objects, self.resources, Compat::Off).render();
                 if let ("containerQuery", Ok(query)) = (field, &query) {
                     self.check_container_matchers(query, &rule.container_label);

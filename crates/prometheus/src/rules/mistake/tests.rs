@@ -2,7 +2,7 @@ use hpa_calc::Selector;
 use hpa_metrics::{resource::GroupResource, test_doubles::resources};
 use rstest::rstest;
 
-use crate::rules::{Compat, Config, RuleSet, query::Objects};
+use crate::rules::{Compat, Config, RuleSet, query::QueriedObjects};
 
 /// The description of the mistake in a rule with these fields.
 fn describe_rule(fields: &str) -> String {
@@ -92,7 +92,7 @@ fn query_that_fails_is_described(#[case] template: &str, #[case] expected: &str)
     let rules = RuleSet::compile(&Config::parse(&rules).unwrap(), &resources());
     let rule = rules.custom[0].as_ref().unwrap();
     let pods = GroupResource::pods();
-    let objects = Objects { resource: &pods, namespace: "a", names: &["b".to_owned()] };
+    let objects = QueriedObjects { resource: &pods, namespace: "a", names: &["b".to_owned()] };
     let all = Selector::everything();
     let resources = resources();
     let query = rule.custom_query("m", objects, &all, &resources, Compat::Off);

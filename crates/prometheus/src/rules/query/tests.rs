@@ -25,7 +25,8 @@ fn pods_query(
     let mapping = mapping(&[("namespace", "namespace"), ("pod", "pod")]);
     let labels = ResourceLabels::new(&mapping, &resources).unwrap();
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let objects = Objects { resource: &GroupResource::pods(), namespace: "shop", names: &names };
+    let pods = GroupResource::pods();
+    let objects = QueriedObjects { resource: &pods, namespace: "shop", names: &names };
     let query = ObjectQuery {
         template: &QueryTemplate::new(template).unwrap(),
         series: "m",

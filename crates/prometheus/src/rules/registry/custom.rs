@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{DiscoveredRule, MetricRule, SortedMetrics, last_rule};
 use crate::rules::{
     Compat,
-    query::{Objects, QueryError},
+    query::{QueriedObjects, QueryError},
     rule::Rule,
     series::MetricSeries,
 };
@@ -29,13 +29,13 @@ pub struct FoundMetric<'a> {
     pub resource: &'a ApiResource,
     /// The label with the name of an object in the query's result.
     pub label: String,
-    /// The position of the rule in the file.
+    /// The position of the rule in `rules`.
     pub index: usize,
     pub rule: Arc<Rule>,
     pub series: Arc<str>,
 }
 
-/// The reason that a custom metric has no query. Clients of the API receive "not found".
+/// The reason why a custom metric has no query. Clients of the API receive "not found".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CustomQueryError {
@@ -96,7 +96,7 @@ impl CustomRegistry {
     ) -> Result<String, CustomQueryError> {
         let FoundMetric { resource, rule, series, .. } = self.find(request, names, resources)?;
         let CustomQuery { namespace, metric_selector, .. } = request;
-        let objects = Objects { resource: &resource.group_resource, namespace, names };
+        let objects = QueriedObjects { resource: &resource.group_resource, namespace, names };
         Ok(rule.custom_query(&series, objects, metric_selector, resources, compat).render()?)
     }
 

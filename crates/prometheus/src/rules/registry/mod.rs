@@ -18,7 +18,7 @@ use crate::rules::{
 /// A rule with its series from the last successful discovery.
 #[derive(Clone, Debug)]
 pub struct DiscoveredRule {
-    /// The position of the rule in the file.
+    /// The position of the rule in `rules` or `externalRules`.
     pub index: usize,
     pub rule: Arc<Rule>,
     pub series: Arc<RuleSeries>,
@@ -27,7 +27,7 @@ pub struct DiscoveredRule {
 /// The rule and the series of a metric.
 #[derive(Clone, Debug)]
 pub struct MetricRule {
-    /// The position of the rule in the file.
+    /// The position of the rule in `rules` or `externalRules`.
     pub index: usize,
     pub rule: Arc<Rule>,
     pub series: Arc<str>,

@@ -77,6 +77,22 @@ fn last_rule_with_a_metric_takes_precedence() {
     assert_eq!((namespaces.index, &*namespaces.series), (0, "a"));
 }
 
+/// The time must not grow with the square of the number of label sets.
+#[test]
+fn many_label_sets_of_one_name_are_read_quickly() {
+    let resources = resources();
+    let config = Config::parse(&format!("rules: [{{{PODS}}}]")).unwrap();
+    let rule = RuleSet::compile(&config, &resources).custom.remove(0).unwrap();
+    let labels: Vec<String> = (0..50_000).map(|index| format!("l{index}")).collect();
+    let start = std::time::Instant::now();
+    let mut builder = RuleSeries::builder(&rule, &resources);
+    for label in labels.iter().chain(&labels) {
+        builder.add("m", [label.as_str()]);
+    }
+    assert_eq!(builder.distinct_pair_count(), labels.len());
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+}
+
 #[rstest]
 #[case::two(&["a", "b"], "b")]
 #[case::first_again(&["a", "b", "a"], "a")]

@@ -80,8 +80,8 @@ impl Demand {
         let (queries, names) = requests.fold((0, 0), |(queries, names), request| {
             (queries + request.query_count, names + request.name_count)
         });
-        let max_age = settings.window * SIZE_WINDOWS;
-        let size = self.size.filter(|(_, at)| now.duration_since(*at) < max_age);
+        let lifetime = settings.window * SIZE_WINDOWS;
+        let size = self.size.filter(|(_, at)| now.duration_since(*at) < lifetime);
         let size = size.map_or(0, |(size, _)| size);
         queries > 1 && QUERY_COST + size <= queries * QUERY_COST + names
     }

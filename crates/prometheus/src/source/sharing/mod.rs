@@ -18,7 +18,7 @@ use std::{
 use crate::client::{Client, InstantQuery, TimeoutParameter};
 use crate::rules::{
     Compat, NotPerObject,
-    query::Objects,
+    query::QueriedObjects,
     registry::FoundMetric,
     results::{ObjectSamples, QueryResult},
 };
@@ -96,7 +96,7 @@ struct SharedQueryKey {
 
 /// The requests that one query for all objects of a namespace can answer.
 struct SharedQuery {
-    /// The query, or the reason that it isn't shared.
+    /// The query, or the reason why it isn't shared.
     query: Result<Arc<str>, NotPerObject>,
     demand: Mutex<Demand>,
     /// Locked while the query is sent.
@@ -201,7 +201,7 @@ impl Sharing {
         if queries.by_key.len() >= MAX_SHARED_QUERIES {
             return None;
         }
-        let objects = Objects {
+        let objects = QueriedObjects {
             resource: &resource.group_resource,
             namespace: request.namespace,
             names: &[],
@@ -256,8 +256,12 @@ impl SharedQuery {
                 _ => return None,
             },
             Ok(Err(error)) => {
-                let server = &client.settings().name;
-                tracing::debug!(%server, %query, %error, "a shared query failed");
+                tracing::debug!(
+                    server = client.settings().name,
+                    %query,
+                    error = hpa_metrics::describe(&error),
+                    "a shared query failed"
+                );
                 return None;
             }
             Err(_) => return None,
@@ -304,7 +308,7 @@ pub struct QueryCounts {
     pub reused: u64,
 }
 
-/// The counts by the position of the rule in the file and the name of its server.
+/// The counts by the position of the rule in `rules` and the name of its server.
 #[derive(Default)]
 pub(super) struct QueryCounters(Mutex<BTreeMap<(usize, String), QueryCounts>>);
 

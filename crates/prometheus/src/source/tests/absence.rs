@@ -3,15 +3,16 @@
 use std::{io, sync::Arc};
 
 use async_trait::async_trait;
-use hpa_calc::Selector;
 use hpa_metrics::{
-    Catalog, CustomQuery, MetricSource, Objects, Query, ResourceMapper, describe,
+    Catalog, CustomQuery, MetricSource, Query, ResourceMapper, describe,
     mapper::MapperError,
     resource::{ApiResources, GroupResource},
 };
 use serde_json::{Value, json};
 
-use super::fake::{Prometheus, RULES, external, objects, prometheus, request, source_with};
+use super::fake::{
+    Prometheus, RULES, all_nodes, external, objects, prometheus, request, source_with,
+};
 use crate::{
     rules::{Compat, Config},
     source::{PrometheusSettings, PrometheusSource, Servers},
@@ -69,8 +70,7 @@ async fn rules_without_series_that_may_have_the_metric_are_listed() {
     let source = source_with(&server, NAMED_AND_OTHER, Compat::Off);
     let external = source.absence(&external("jobs").into()).unwrap();
     assert_eq!(external, "no rule of --metrics-config has jobs");
-    let nodes = Objects::Selected(Selector::everything());
-    assert_eq!(source.absence(&Query::NodeUsage { nodes, fields: Box::default() }), None);
+    assert_eq!(source.absence(&all_nodes()), None);
 }
 
 #[tokio::test]
@@ -168,9 +168,7 @@ async fn only_metrics_that_rules_may_have_wait_for_the_resources_of_the_api_serv
                 unable to read the resources of the API server: refused";
     assert_eq!(undiscovered(external("queue_length").into()).as_deref(), Some(text));
     assert_eq!(undiscovered(request("inflight").into()).as_deref(), Some(text));
-    let nodes = Objects::Selected(Selector::everything());
-    let usage = Query::NodeUsage { nodes, fields: Box::default() };
-    assert_eq!(undiscovered(usage).as_deref(), Some(text));
+    assert_eq!(undiscovered(all_nodes()).as_deref(), Some(text));
     assert_eq!(undiscovered(external("orders").into()), None);
     assert_eq!(undiscovered(external("inflight").into()), None, "a rule of custom metrics");
     assert_eq!(undiscovered(request("orders").into()), None);

@@ -15,6 +15,7 @@ use hpa_metrics::{
     resource::{ApiResources, GroupResource},
     test_doubles::FixedObjects,
 };
+use rstest::rstest;
 use serde_json::json;
 
 use super::fake::{
@@ -240,11 +241,17 @@ async fn invalid_resource_rules_are_named_beside_unread_series() {
     assert_eq!(text, expected);
 }
 
+#[rstest]
+#[case::first_failure(Duration::ZERO, Duration::from_secs(10))]
+#[case::long_outage(Duration::from_mins(30), Duration::from_secs(31))]
 #[tokio::test(start_paused = true)]
-async fn failed_discovery_is_repeated_before_the_interval_ends() {
+async fn failed_discovery_is_repeated_before_the_interval_ends(
+    #[case] outage: Duration,
+    #[case] limit: Duration,
+) {
     let server = prometheus();
     for selector in ["http_requests_total", "inflight", "queue_length"] {
-        server.fail(selector);
+        server.answers.lock().insert(selector.to_owned(), (503, json!("down")));
     }
     let source = Arc::new(source_with(&server, RULES, Compat::Off));
     let task = tokio::spawn({
@@ -254,13 +261,14 @@ async fn failed_discovery_is_repeated_before_the_interval_ends() {
     while server.requests.lock().len() < 3 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    tokio::time::sleep(outage).await;
     assert!(source.readiness().is_err());
     let working = prometheus();
     *server.answers.lock() = working.answers.lock().clone();
     let start = tokio::time::Instant::now();
     while source.readiness().is_err() {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < limit);
     }
     task.abort();
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
 use hpa_calc::Selector;
 use hpa_metrics::{
-    Catalog, CustomQuery, ExternalQuery, FixedMapper, ObjectKey, ObjectMetadata, Objects,
+    Catalog, CustomQuery, ExternalQuery, FixedMapper, ObjectKey, ObjectMetadata, Objects, Query,
     resource::{ApiResource, ApiResources, GroupResource},
     test_doubles::FixedObjects,
 };
@@ -90,6 +90,7 @@ impl Prometheus {
         let answer = self.answers.lock().get(&key).cloned();
         let (status, body) = answer.or(computed).unwrap_or(empty);
         let mut response = Response::builder().status(status);
+        // The body of a redirection is its destination.
         if status == 302 {
             response = response.header("location", body.as_str().unwrap());
         }
@@ -196,6 +197,12 @@ pub(in crate::source) fn request(metric: &str) -> CustomQuery {
         metric: metric.to_owned(),
         metric_selector: Selector::everything(),
     }
+}
+
+/// The query for the usage of all nodes.
+pub(super) fn all_nodes() -> Query {
+    let nodes = Objects::Selected(Selector::everything());
+    Query::NodeUsage { nodes, fields: Box::default() }
 }
 
 pub(super) fn has_custom(

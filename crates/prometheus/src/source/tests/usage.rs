@@ -8,8 +8,22 @@ use hpa_metrics::{
 };
 use serde_json::json;
 
-use super::fake::{RULES, prometheus, request, source, source_with};
+use super::fake::{RULES, all_nodes, prometheus, request, source, source_with};
 use crate::rules::Compat;
+
+/// The usage of the selected pods, without web-1. An empty namespace stands for all namespaces.
+fn pods_except_web_1(namespace: &str, selector: &str) -> Query {
+    let except = FieldRequirement {
+        field: MetadataField::Name,
+        must_equal: false,
+        value: "web-1".to_owned(),
+    };
+    Query::PodUsage {
+        namespace: namespace.to_owned(),
+        pods: Objects::Selected(Selector::parse(selector).unwrap()),
+        fields: [except].into(),
+    }
+}
 
 #[tokio::test]
 async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
@@ -28,16 +42,7 @@ async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
         &json!([container("web-0", 7, "1024")]),
     );
     server.fail(r#"cpu{namespace="other",pod="a"}"#);
-    let query = Query::PodUsage {
-        namespace: String::new(),
-        pods: Objects::Selected(Selector::parse("app in (web, other)").unwrap()),
-        fields: [FieldRequirement {
-            field: MetadataField::Name,
-            must_equal: false,
-            value: "web-1".to_owned(),
-        }]
-        .into(),
-    };
+    let query = pods_except_web_1("", "app in (web, other)");
     let usage = source.read(&query).await.unwrap().into_pods().unwrap();
     let [item] = &usage.items[..] else { panic!("{usage:?}") };
     assert_eq!(item.metadata.key(), ObjectKey::new("shop", "web-0"));
@@ -58,16 +63,7 @@ async fn query_for_usage_without_a_result_is_named() {
         ["cpu", "memory"].map(|name| format!(r#"{name}{{namespace="shop",pod="web-0"}}"#));
     let labels = json!({ "pod": "web-0", "container": "app" });
     let sample = json!([{ "metric": labels, "value": [9, "1"] }]);
-    let query = Query::PodUsage {
-        namespace: "shop".to_owned(),
-        pods: Objects::Selected(Selector::parse("app=web").unwrap()),
-        fields: [FieldRequirement {
-            field: MetadataField::Name,
-            must_equal: false,
-            value: "web-1".to_owned(),
-        }]
-        .into(),
-    };
+    let query = pods_except_web_1("shop", "app=web");
     for (cpu_samples, memory_samples, expected) in [
         (json!([]), sample.clone(), Some(&cpu)),
         (sample.clone(), json!([]), Some(&memory)),
@@ -88,17 +84,14 @@ async fn usage_waits_for_the_compiled_rules_but_not_for_series() {
         server.fail(key);
     }
     let source = source_with(&server, RULES, Compat::Off);
-    let query = || Query::NodeUsage {
-        nodes: Objects::Selected(Selector::everything()),
-        fields: Box::default(),
-    };
-    assert!(source.undiscovered(&query()).is_some(), "not compiled yet");
+    let query = all_nodes();
+    assert!(source.undiscovered(&query).is_some(), "not compiled yet");
     source.relist().await.unwrap_err();
-    assert_eq!(source.undiscovered(&query()), None);
+    assert_eq!(source.undiscovered(&query), None);
     let node = json!([{ "metric": { "instance": "n0" }, "value": [5, "2"] }]);
     server.set_vector(r#"node_cpu{instance=~"n0|n1"}"#, &node);
     server.set_vector(r#"node_memory{instance=~"n0|n1"}"#, &node);
-    let usage = source.read(&query()).await.unwrap().into_nodes().unwrap();
+    let usage = source.read(&query).await.unwrap().into_nodes().unwrap();
     assert_eq!((usage.items.len(), usage.failures.len()), (1, 0));
 }
 
@@ -115,10 +108,7 @@ async fn usage_is_read_while_series_are_read_or_without_series() {
             let relist = source.relist();
             tokio::time::timeout(Duration::from_secs(1), relist).await.expect_err("a series hangs");
         }
-        let query = Query::NodeUsage {
-            nodes: Objects::Selected(Selector::everything()),
-            fields: Box::default(),
-        };
+        let query = all_nodes();
         assert_eq!((source.undiscovered(&query), source.has_tried_discovery()), (None, false));
         let node = json!([{ "metric": { "instance": "n0" }, "value": [5, "2"] }]);
         server.set_vector(r#"node_cpu{instance=~"n0|n1"}"#, &node);
@@ -137,11 +127,7 @@ async fn nodes_are_read_together() {
     let node = |value: &str| json!([{ "metric": { "instance": "n0" }, "value": [5, value] }]);
     server.set_vector(r#"node_cpu{instance=~"n0|n1"}"#, &node("2"));
     server.set_vector(r#"node_memory{instance=~"n0|n1"}"#, &node("2048"));
-    let query = Query::NodeUsage {
-        nodes: Objects::Selected(Selector::everything()),
-        fields: Box::default(),
-    };
-    let usage = source.read(&query).await.unwrap().into_nodes().unwrap();
+    let usage = source.read(&all_nodes()).await.unwrap().into_nodes().unwrap();
     assert_eq!((usage.items.len(), usage.failures.len()), (1, 0));
     let cpu = usage.items[0].usage.get(&ResourceName::Cpu).unwrap();
     assert_eq!((&*usage.items[0].metadata.name, cpu.as_milli()), ("n0", 2000));

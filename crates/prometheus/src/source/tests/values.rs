@@ -42,6 +42,21 @@ async fn selected_objects_have_values_in_the_order_of_the_list() {
 }
 
 #[tokio::test]
+async fn rules_of_the_file_are_counted_without_the_default_rules() {
+    let server = prometheus();
+    let servers = Servers::new(Some(server.client("main", Compat::Off)), Arc::new(()));
+    let config = Config { default_rule_count: 1, ..Config::parse(RULES).unwrap() };
+    let (mapper, objects) = (Arc::new(FixedMapper(resources())), Arc::new(objects()));
+    let settings = PrometheusSettings::default();
+    let source = PrometheusSource::new(config, servers, settings, mapper, objects).unwrap();
+    source.relist().await.unwrap();
+    let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
+    server.set_vector(query, &json!([sample("web-0", "1")]));
+    let values = source.read_custom(request("inflight").named("web-0")).await.unwrap();
+    assert_eq!(values.origin.rule, "rules[0]");
+}
+
+#[tokio::test]
 async fn unknown_metric_needs_no_list_without_compatibility() {
     let server = prometheus();
     let everything = Selector::everything();

@@ -1,4 +1,4 @@
-#![allow(clippy::float_cmp, clippy::unwrap_used, reason = "values at boundaries are exact")]
+#![allow(clippy::float_cmp, reason = "values at boundaries are exact")]
 
 use rstest::rstest;
 

@@ -37,12 +37,13 @@ pub struct ObjectMetric {
     pub metric: Metric,
 }
 
+/// The settings of all metric sources, and the metrics that don't belong to pods.
 #[derive(Debug)]
 pub struct MetricSources {
     pub settings: MetricsSettings,
     pub objects: Vec<ObjectMetric>,
     pub externals: Vec<Metric>,
-    /// All outages so far: source and end time. `None` is that of all sources.
+    /// All outages so far: source and end time. `None` stands for all sources.
     outages: Vec<(Option<OutageScope>, f64)>,
 }
 
@@ -187,6 +188,7 @@ impl Metric {
     }
 }
 
+/// One scrape of a metric source.
 struct Scrape<'a> {
     seed: u64,
     at: f64,
@@ -207,7 +209,7 @@ impl<'a> Scrape<'a> {
     /// Whether the scrape misses the pod or object `key`.
     fn is_missed(&self, key: u64) -> bool {
         let gaps = self.settings.gaps;
-        gaps > 0.0 && random::rng(self.seed ^ 1, key, self.index).f64() < gaps
+        gaps > 0.0 && random::rng(self.seed ^ random::MISSED_SCRAPES, key, self.index).f64() < gaps
     }
 
     /// Adds a random measurement error to a value.
@@ -215,7 +217,7 @@ impl<'a> Scrape<'a> {
         if self.settings.noise <= 0.0 {
             return value;
         }
-        let mut rng = random::rng(self.seed ^ 2, key, self.index);
+        let mut rng = random::rng(self.seed ^ random::NOISE, key, self.index);
         let error = random::deviation(&mut rng) * self.settings.noise;
         (value * (1.0 + error)).max(0.0)
     }

@@ -40,6 +40,7 @@ impl Container {
     }
 }
 
+/// A pod of a workload. Times are simulated seconds since the start.
 #[derive(Clone, Debug, Default)]
 pub struct Pod {
     pub namespace: String,
@@ -152,7 +153,7 @@ impl Pod {
         if !has_started || rates.iter().all(|rate| *rate <= 0.0) || !self.lifecycle.is_running() {
             return;
         }
-        let mut rng = random::rng(seed ^ 3, self.random_key, now.to_bits());
+        let mut rng = random::rng(seed ^ random::POD_FAILURES, self.random_key, now.to_bits());
         let [flaps, crashes, is_evicted] = rates.map(|rate| rng.f64() < rate * seconds / HOUR);
         let before = self.lifecycle.state;
         if flaps {

@@ -67,11 +67,6 @@ pub enum OutageScope {
 }
 
 impl Incident {
-    /// An incident without optional fields.
-    pub const fn new(at: Seconds, kind: IncidentKind) -> Self {
-        Self { at, kind, workload: None, pods: None, duration: None, source: None, replicas: None }
-    }
-
     /// The duration in seconds, by default a minute.
     pub fn seconds(&self) -> f64 {
         self.duration.unwrap_or(DEFAULT_DURATION).get()

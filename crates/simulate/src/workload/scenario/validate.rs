@@ -51,10 +51,11 @@ impl Scenario {
         Ok(())
     }
 
-    /// The workload that `name` or `namespace/name` refers to. In a valid scenario, no reference is
-    /// ambiguous.
+    /// The workload that `name` or `namespace/name` refers to. `None` if there is none, or if there
+    /// are several.
     pub fn workload(&self, reference: &str) -> Option<&WorkloadSpec> {
-        self.referenced_workloads(reference).next()
+        let mut referenced = self.referenced_workloads(reference);
+        referenced.next().filter(|_| referenced.next().is_none())
     }
 
     fn referenced_workloads(&self, reference: &str) -> impl Iterator<Item = &WorkloadSpec> {

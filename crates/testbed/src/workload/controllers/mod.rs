@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::owner::{Owner, list_owners};
 use self::owner::{controller_of, pods_key, relevant_keys};
-use crate::{Testbed, json_fields, names, registry::ScaleSelector};
+use crate::{Testbed, clock::format_time, json_fields, registry::ScaleSelector};
 
 /// Runs every controller once. For a warm start, each `StatefulSet` creates all its pods at once.
 /// Returns whether the controllers must run again even if nothing else changes: they changed
@@ -45,7 +45,7 @@ pub(super) fn reconcile(
         }
     }
     write_pods(testbed, model, start);
-    let now = names::timestamp(timestamp_at(start, model.now));
+    let now = format_time(timestamp_at(start, model.now));
     let mut is_waiting = false;
     for owner in &owners {
         is_waiting |= write_status(testbed, model, owner, &owners, &now);

@@ -8,7 +8,7 @@ use hpa_simulate::{
 use serde_json::{Value, json};
 
 use crate::{
-    Testbed, json_fields, names,
+    Testbed, json_fields,
     registry::{ScalePaths, ScaleSelector},
     store::{Object, ObjectId, ResourceKey},
 };
@@ -142,7 +142,7 @@ impl Owner {
     pub(super) fn template_hash(&self) -> String {
         let template = self.object.pointer("/spec/template");
         let template = template.map(ToString::to_string).unwrap_or_default();
-        names::random_suffix(&mut fastrand::Rng::with_seed(random::hash(&[&template])), 10)
+        random::suffix(&mut fastrand::Rng::with_seed(random::hash(&[&template])), 10)
     }
 
     /// The template hash in the labels of a `ReplicaSet`.

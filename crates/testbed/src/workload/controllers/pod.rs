@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::owner::Owner;
-use crate::{json_fields, names};
+use crate::{clock::format_time, json_fields};
 
 pub(super) fn new_object(
     owner: &Owner,
@@ -55,7 +55,7 @@ pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
 
 /// Writes the state of the model's pod into its object.
 pub(super) fn update_object(object: &mut Value, pod: &Pod, start: Timestamp) {
-    let at = |second: f64| names::timestamp(timestamp_at(start, second));
+    let at = |second: f64| format_time(timestamp_at(start, second));
     let lifecycle = &pod.lifecycle;
     if lifecycle.created_at < 0.0 {
         json_fields::set(object, &["metadata", "creationTimestamp"], at(lifecycle.created_at));

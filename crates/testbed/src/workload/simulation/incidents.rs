@@ -32,7 +32,7 @@ pub(super) fn apply_incident(
         }
         return;
     };
-    let Some(id) = find_workload(scenario, model, name) else { return };
+    let Some(id) = scenario.workload(name).map(WorkloadId::for_spec) else { return };
     match incident.kind {
         IncidentKind::Rollout => restart_rollout(testbed, &id, model.now),
         IncidentKind::ManualScale => {
@@ -40,15 +40,6 @@ pub(super) fn apply_incident(
         }
         _ => model.affect_pods(&id, incident),
     }
-}
-
-/// The workload that `name` or `namespace/name` refers to.
-fn find_workload(scenario: &Scenario, model: &ClusterModel, name: &str) -> Option<WorkloadId> {
-    if let Some(spec) = scenario.workload(name) {
-        return Some(WorkloadId::for_spec(spec));
-    }
-    let (namespace, name) = name.split_once('/')?;
-    model.workloads.keys().find(|id| id.namespace == namespace && id.name == name).cloned()
 }
 
 /// Starts a rollout as `kubectl rollout restart` does.

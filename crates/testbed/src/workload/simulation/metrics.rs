@@ -8,7 +8,7 @@ use hpa_simulate::workload::{
     number,
     scenario::{ObjectRef, OutageScope, PodMetricSpec},
     seconds::timestamp_at,
-    series::{Sample, Series, SourceSettings},
+    series::Sample,
 };
 use jiff::Timestamp;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 use super::{Shared, State};
 use crate::{
+    clock::format_time,
     error::{ApiError, name_with_group},
     metrics_provider::{
         CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
         PodMetrics, PodMetricsQuery,
     },
-    names,
 };
 
 const NANO: f64 = 1e9;
@@ -77,7 +77,7 @@ impl MetricsProvider for SimulatedMetrics {
 
 impl ModelAt<'_> {
     fn time(&self, second: f64) -> String {
-        names::timestamp(timestamp_at(self.start, second))
+        format_time(timestamp_at(self.start, second))
     }
 
     fn pod_usage(&self, id: &(String, String)) -> Option<PodMetrics> {
@@ -162,25 +162,16 @@ impl ModelAt<'_> {
         }
         let settings = &self.model.metrics.settings.external;
         let selected = named.into_iter().filter(|(_, labels, _)| query.selector.matches(*labels));
-        Ok(selected
-            .filter_map(|(name, labels, series)| self.external(name, labels, series, settings))
-            .collect())
-    }
-
-    fn external(
-        &self,
-        name: &str,
-        labels: &BTreeMap<String, String>,
-        series: &Series<f64>,
-        settings: &SourceSettings,
-    ) -> Option<ExternalMetric> {
-        let sample = series.latest(self.now, settings)?;
-        Some(ExternalMetric {
-            metric_name: name.to_owned(),
-            metric_labels: labels.clone(),
-            timestamp: self.time(sample.at),
-            value: milli_quantity(sample.value),
-        })
+        let metrics = selected.filter_map(|(name, labels, series)| {
+            let sample = series.latest(self.now, settings)?;
+            Some(ExternalMetric {
+                metric_name: name.to_owned(),
+                metric_labels: labels.clone(),
+                timestamp: self.time(sample.at),
+                value: milli_quantity(sample.value),
+            })
+        });
+        Ok(metrics.collect())
     }
 }
 

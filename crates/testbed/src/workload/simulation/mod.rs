@@ -9,8 +9,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use axum::{Router, routing::get};
 use hpa_simulate::workload::{
-    load::Load,
-    model::{ClusterModel, Observation, WorkloadId},
+    model::{ClusterModel, Observation},
     scenario::{Incident, Scenario, WorkloadSpec},
     seconds::timestamp_at,
 };
@@ -92,7 +91,7 @@ impl Simulation {
     }
 
     /// Creates the scenario's objects and starts the simulation in the current tokio runtime. The
-    /// scenario's time begins now.
+    /// scenario's time begins now. The simulation doesn't stop at the end of its duration.
     ///
     /// The simulation writes to the testbed's storage directly, so faults don't affect it.
     ///
@@ -113,12 +112,6 @@ impl Simulation {
 
     pub fn scenario(&self) -> &Scenario {
         &self.shared.scenario
-    }
-
-    /// The time at which the scenario's duration is over. The simulation doesn't stop then.
-    pub fn end(&self) -> Timestamp {
-        let start = self.shared.state.lock().start;
-        timestamp_at(start, self.shared.scenario.duration.get())
     }
 
     /// The state of the cluster in the last simulated second, without the errors and delays of
@@ -165,19 +158,6 @@ impl Simulation {
             ([(CONTENT_TYPE, EXPOSITION_TYPE)], simulation.exposition(&testbed))
         });
         ServerHandle::serve(address, Router::new().route("/metrics", page)).await
-    }
-
-    /// Replaces the load of a workload. If the scenario doesn't list the workload, its object must
-    /// exist. Otherwise the next reconcile of the simulated controllers drops the load.
-    pub fn set_load(&self, workload: &WorkloadId, load: Load) {
-        self.shared.state.lock().model.workload_or_insert(workload).load = load;
-    }
-
-    /// Schedules an incident. If its time is past, it happens in the next simulated second. For a
-    /// workload that the scenario doesn't list, or whose name several namespaces have,
-    /// `incident.workload` must be `namespace/name`.
-    pub fn inject(&self, incident: Incident) {
-        self.shared.state.lock().incidents.push(incident);
     }
 }
 

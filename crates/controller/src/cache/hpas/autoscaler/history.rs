@@ -14,9 +14,11 @@ pub(super) struct HistoryState {
     restored: Option<RestoredEnd>,
 }
 
+/// The end of a restored history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RestoredEnd {
-    /// The target's replicas at that time. `None` if the history may lack its last part.
+    /// The target's replicas at the end of the history. `None` if the history may lack its last
+    /// part.
     replicas: Option<i32>,
 }
 

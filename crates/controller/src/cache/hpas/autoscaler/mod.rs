@@ -43,7 +43,7 @@ const MAX_ERROR_CHARS: usize = 1000;
 /// again inherits nothing.
 #[derive(Debug, Default)]
 pub struct Autoscaler {
-    latest: RwLock<Latest>,
+    latest: RwLock<LatestVersion>,
     is_undecodable: AtomicBool,
     scale_distrusted_at: Mutex<Option<Instant>>,
     replica_mismatch: Mutex<ReplicaMismatch>,
@@ -78,7 +78,7 @@ pub struct Autoscaler {
 
 /// The latest known version of an object.
 #[derive(Debug, Default)]
-struct Latest {
+struct LatestVersion {
     object: Arc<HorizontalPodAutoscaler>,
     /// Identifies the spec in responses, see `HpaResponse::spec_hash`. `None` before the first
     /// response with this spec.
@@ -114,7 +114,7 @@ pub enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureChange {
     /// Both succeeded.
-    None,
+    NoFailure,
     /// The last one failed, and the previous one succeeded or failed with another error.
     New,
     /// Both failed with the same error.
@@ -127,7 +127,7 @@ impl FailureChange {
     /// Replaces the last error by `failure`, and compares them.
     fn replace(last: &mut Option<String>, failure: Option<String>) -> Self {
         let change = match (last.as_ref(), failure.as_ref()) {
-            (None, None) => Self::None,
+            (None, None) => Self::NoFailure,
             (Some(last), Some(failure)) if last == failure => Self::Same,
             (_, Some(_)) => Self::New,
             (Some(_), None) => Self::Ended,
@@ -137,7 +137,7 @@ impl FailureChange {
     }
 }
 
-impl Latest {
+impl LatestVersion {
     fn new(object: HorizontalPodAutoscaler) -> Self {
         Self { object: Arc::new(without_spare_capacity(object)), ..Self::default() }
     }
@@ -159,7 +159,7 @@ impl Autoscaler {
         };
         Self {
             early_retries: Mutex::new(early_retries),
-            latest: RwLock::new(Latest::new(object)),
+            latest: RwLock::new(LatestVersion::new(object)),
             scale_distrusted_at: Mutex::new(Some(Instant::now())),
             ..Self::default()
         }
@@ -333,7 +333,7 @@ impl Autoscaler {
         spec_hash: Option<u64>,
     ) -> Change {
         let mut latest = self.latest.write();
-        let Latest { object: cached, spec_hash: cached_hash, settings } = &mut *latest;
+        let LatestVersion { object: cached, spec_hash: cached_hash, settings } = &mut *latest;
         let is_older =
             is_newer(&cached.metadata.resource_version, &object.metadata.resource_version);
         if origin == Origin::WatchOrResponse && is_older {

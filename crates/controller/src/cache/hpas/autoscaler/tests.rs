@@ -34,11 +34,11 @@ fn cached_lists_have_no_spare_capacity() {
 
 #[test]
 fn failure_change_is_new_once_per_error() {
-    use FailureChange::{Ended, New, None as Unchanged, Same};
+    use FailureChange::{Ended, New, NoFailure, Same};
     let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
     let changes = [None, Some("x"), Some("x"), Some("y"), None, None]
         .map(|failure| autoscaler.replace_failure(failure.map(ToOwned::to_owned)));
-    assert_eq!(changes, [Unchanged, New, Same, New, Ended, Unchanged]);
+    assert_eq!(changes, [NoFailure, New, Same, New, Ended, NoFailure]);
 }
 
 #[test]

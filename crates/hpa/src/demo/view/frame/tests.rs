@@ -24,7 +24,7 @@ manifests:
       resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}
 ";
 
-fn header(state: State) -> Header {
+fn header(phase: Phase) -> Header {
     let info = DemoInfo {
         scenario: "shop".to_owned(),
         duration: 100.0,
@@ -34,7 +34,7 @@ fn header(state: State) -> Header {
         metrics: None,
         debug_api: None,
     };
-    Header { info, state }
+    Header { info, phase }
 }
 
 fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
@@ -91,24 +91,24 @@ fn records_of(testbed: &Testbed) -> DemoRecords {
     records
 }
 
-fn rendered(state: State, columns: usize, rows: usize) -> Vec<String> {
-    rendered_records(&records(), state, columns, rows)
+fn rendered(phase: Phase, columns: usize, rows: usize) -> Vec<String> {
+    rendered_records(&records(), phase, columns, rows)
 }
 
 fn rendered_records(
     records: &DemoRecords,
-    state: State,
+    phase: Phase,
     columns: usize,
     rows: usize,
 ) -> Vec<String> {
-    let lines = frame(&header(state), records, columns, rows);
+    let lines = frame(&header(phase), records, columns, rows);
     lines.iter().map(|line| line.render(columns, false)).collect()
 }
 
 #[test]
 fn frame_shows_autoscalers_and_scalings() {
     assert_eq!(
-        rendered(State::Running, 80, 24),
+        rendered(Phase::Running, 80, 24),
         [
             "hpa demo: shop  0:50 of 1:40, 30 times normal speed; Ctrl-C to stop",
             "export KUBECONFIG=/tmp/demo/kubeconfig",
@@ -132,7 +132,7 @@ fn limiting_policy_replaces_the_measurement_and_is_shown_in_the_scalings() {
     let sentence = format!("requests_per_second is at 75.3 per pod, target 50; {limit}");
     let limit = Some(limit.to_owned());
     records.record_decision(Decision { limit, sentence, ..decision(49.0, 2, Some(4)) });
-    let lines = rendered_records(&records, State::Running, 80, 24);
+    let lines = rendered_records(&records, Phase::Running, 80, 24);
     assert_eq!(lines[6], "  2 -> 4: policies allow 4 for now, metrics ask for 6");
     assert_eq!(
         lines[9..11],
@@ -142,7 +142,7 @@ fn limiting_policy_replaces_the_measurement_and_is_shown_in_the_scalings() {
         ]
     );
     // A scaling that doesn't fit is left out.
-    assert_eq!(rendered_records(&records, State::Running, 80, 10).len(), 8);
+    assert_eq!(rendered_records(&records, Phase::Running, 80, 10).len(), 8);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn deleted_autoscaler_disappears() {
     assert_eq!(records.autoscalers.len(), 1);
     testbed.delete("autoscaling/v2", "HorizontalPodAutoscaler", "default", "web").unwrap();
     records.remove_deleted(&testbed);
-    let lines = rendered_records(&records, State::Running, 80, 24);
+    let lines = rendered_records(&records, Phase::Running, 80, 24);
     assert_eq!(lines[3], "Last scalings");
 }
 
@@ -164,20 +164,20 @@ fn autoscalers_that_do_not_fit_the_terminal_are_counted() {
         let key = HpaKey::new("default", name);
         records.record_decision(Decision { key, ..decision(50.0, 4, None) });
     }
-    let titles = |state, rows| {
-        let lines = rendered_records(&records, state, 80, rows);
+    let titles = |phase, rows| {
+        let lines = rendered_records(&records, phase, 80, rows);
         let is_title = |line: &&String| line.contains("Deployment") || line.contains("more");
         let titles = lines.iter().filter(is_title);
         titles.map(|line| line.split("  ").next().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(titles(State::Running, 17), ["web", "api", "worker"]);
+    assert_eq!(titles(Phase::Running, 17), ["web", "api", "worker"]);
     assert_eq!(
-        titles(State::Running, 16),
+        titles(Phase::Running, 16),
         ["web", "api", "and 1 more; enlarge the terminal to see them"]
     );
-    assert_eq!(titles(State::Running, 12), ["web", "and 2 more; enlarge the terminal to see them"]);
+    assert_eq!(titles(Phase::Running, 12), ["web", "and 2 more; enlarge the terminal to see them"]);
     // The last frame may be longer than the terminal.
-    assert_eq!(titles(State::Over, 12), ["web", "api", "worker"]);
+    assert_eq!(titles(Phase::Over, 12), ["web", "api", "worker"]);
 }
 
 #[rstest]
@@ -187,14 +187,14 @@ fn autoscalers_that_do_not_fit_the_terminal_are_counted() {
 #[case(10, 5)]
 #[case(1, 1)]
 fn frame_fits_the_terminal(#[case] columns: usize, #[case] rows: usize) {
-    let lines = rendered(State::Running, columns, rows);
+    let lines = rendered(Phase::Running, columns, rows);
     assert!(lines.len() <= rows, "{} lines", lines.len());
     assert!(lines.iter().all(|line| line.chars().count() <= columns), "{lines:?}");
 }
 
 #[test]
 fn title_on_hold_shows_whether_the_load_was_followed() {
-    let lines = rendered(State::OnHold { followed_load: false }, 80, 24);
+    let lines = rendered(Phase::OnHold { followed_load: false }, 80, 24);
     assert_eq!(
         lines[0],
         "hpa demo: shop  0:50 of 1:40  the load was NOT followed; on hold, Ctrl-C to stop"
@@ -203,13 +203,13 @@ fn title_on_hold_shows_whether_the_load_was_followed() {
 
 #[test]
 fn last_frame_has_no_instructions() {
-    let lines = rendered(State::Over, 80, 24);
+    let lines = rendered(Phase::Over, 80, 24);
     assert_eq!(lines[..3], ["hpa demo: shop  0:50 of 1:40", "", "web       Deployment web, 2..9"]);
 }
 
 #[test]
 fn url_of_the_dashboard_is_never_truncated() {
-    let mut header = header(State::Running);
+    let mut header = header(Phase::Running);
     let page = format!("http://127.0.0.1:40123/?token={}", "0123456789abcdef".repeat(2));
     header.info.dashboard = Some(page.clone());
     header.info.debug_api = Some(([127, 0, 0, 1], 40124).into());

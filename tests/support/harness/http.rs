@@ -1,4 +1,4 @@
-//! HTTP servers and requests, and responses for fakes of Prometheus.
+//! HTTP servers and requests, and the rules and responses for fakes of Prometheus.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

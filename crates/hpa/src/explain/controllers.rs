@@ -1,28 +1,22 @@
-//! Finds autoscalers on which no controller acts, from the leases.
+//! Describes the controllers of autoscalers, from the leases and the debug API.
 
 use std::time::Duration;
 
-use hpa_calc::explain::counted;
-use hpa_controller::k8s::FieldManager;
 use jiff::Timestamp;
 use kube::Client;
 
 use crate::{
     args::ControllerArguments,
-    debug_client::{Instance, KUBE_CONTROLLER_MANAGER, Unavailable, describe_clock_lead},
+    debug_client::{Instance, Unavailable, describe_wrong_clock},
+    findings::capitalized,
     kubectl,
     listed_autoscalers::{ListedAutoscaler, set_activities, set_unstored_statuses},
     liveness::{
         Conflict, ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters,
-        group_by_finding, status_writers,
+        describe_autoscalers, group_by_finding, status_writers,
     },
-    terminal::shorten_names,
+    overwritten_events::latest_activities,
 };
-
-/// Whether the controller with this field manager has a lease.
-pub(super) fn has_lease(manager: &str) -> bool {
-    manager == KUBE_CONTROLLER_MANAGER || FieldManager::parse_lease(manager).is_some()
-}
 
 /// Describes the holder of kube-controller-manager's lease and the time since its renewal, and the
 /// lease of `manager` if hpa-rs no longer holds it. Empty if neither is known.
@@ -42,14 +36,16 @@ pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
     clauses.collect::<Vec<_>>().join(", and ")
 }
 
-/// Sentences about the debug API of `--controller-url` if it can't be read, about the autoscalers
-/// on which no controller acts or several do, about the controller's clock, about an API that isn't
-/// served, and about statuses that can't be stored. Sets the controller that acts on each
-/// autoscaler. `now` is the time at which the autoscalers were listed.
+/// Sentences about the debug API of `--controller-url` and the lease if they can't be read, about
+/// the autoscalers on which no controller acts or several do, about the controller's clock, about
+/// an API that isn't served, and about statuses that can't be stored. Sets the controller that acts
+/// on each autoscaler. The autoscalers were listed at `now`, in a namespace or in all if it is
+/// `None`.
 pub(super) async fn describe_controllers(
     client: &Client,
     location: &ControllerArguments,
     request_timeout: Duration,
+    namespace: Option<&str>,
     autoscalers: &mut [ListedAutoscaler],
     now: Timestamp,
 ) -> Vec<String> {
@@ -67,22 +63,19 @@ pub(super) async fn describe_controllers(
     let error_of_url = instance.as_ref().err().filter(|_| location.controller_url.is_some());
     let unreadable = error_of_url.map(Unavailable::sentence_about_url);
     let instance = instance.as_ref();
-    let clock_lead = if let Ok(instance) = instance {
-        instance.clock_lead(now, kubectl::now())
-    } else {
-        // A lease that may be a tenant's invention doesn't count, nor does an expired one.
-        let holder = lease.holder.as_ref().ok().filter(|_| lease.may_answer_for_all);
-        let holder = holder.filter(|holder| !holder.is_expired());
-        holder.map(|holder| holder.clock_lead).unwrap_or_default()
-    };
-    let wrong_clock = describe_clock_lead(clock_lead)
-        .map(|clause| format!("The controller misjudges times: {clause}."));
+    let lead_of_instance = instance.ok().map(|one| one.clock_lead(now, kubectl::now()));
+    let clock_lead = lease.clock_lead(lead_of_instance);
+    let wrong_clock = describe_wrong_clock(clock_lead).map(|clause| capitalized(&clause) + ".");
+    let hidden = lease.describe_hidden().filter(|_| instance.is_err());
+    let hidden = hidden.map(|clause| capitalized(&clause) + ".");
     let reconciled = instance.map(Instance::reconciled_at_url).unwrap_or_default();
     let unstored = instance.map(Instance::unstored_statuses).unwrap_or_default();
     let failed_writes =
         instance.ok().and_then(|instance| instance.status.failed_status_writes.clone());
     let failed_writes = set_unstored_statuses(autoscalers, unstored, failed_writes);
-    set_activities(autoscalers, instance.map(Instance::activities).unwrap_or_default());
+    let controller_now = now.checked_add(clock_lead).unwrap_or(now);
+    let activities = latest_activities(client, instance.ok(), namespace, controller_now).await;
+    set_activities(autoscalers, activities);
     let missing_api = lease.missing_api(client, &statuses).await.map(|text| text + ".");
     let stale_caches = instance.ok().and_then(|one| one.status.stale_caches_sentence());
     let mut found = Vec::new();
@@ -91,19 +84,16 @@ pub(super) async fn describe_controllers(
         if let Some(idle) = leases.idle_listed(one).filter(|_| !hpa_rs_answers) {
             found.push((idle, one.name.clone()));
         }
-        let manager = one.controller.name.as_deref().filter(|manager| has_lease(manager));
-        if manager.is_some() {
-            let namespace = Some(one.hpa.metadata.namespace.as_str());
-            one.acting = leases.acting_controller(one.api, namespace, manager, hpa_rs_answers);
-        }
+        let manager = one.controller.name.as_deref();
+        let namespace = Some(one.hpa.metadata.namespace.as_str());
+        one.acting = leases.acting_controller(one.api, namespace, manager, hpa_rs_answers);
     }
     let idle_sentence = |(idle, names): (Idle, Vec<String>)| {
-        let autoscalers =
-            format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(&names));
-        format!("{}. hpa status says more.", idle.sentence(&autoscalers))
+        format!("{}. hpa status says more.", idle.sentence(&describe_autoscalers(&names)))
     };
     let idle = group_by_finding(found).into_iter().rev().map(idle_sentence);
     let mut sentences: Vec<_> = unreadable.into_iter().chain(idle).chain(stale_caches).collect();
+    sentences.extend(hidden);
     sentences.extend(wrong_clock);
     sentences.extend(missing_api);
     sentences.extend(failed_writes.map(|failed| format!("Statuses may be old: {failed}.")));

@@ -1,5 +1,5 @@
-//! Finds fields of the previewed objects that the API server rejects: fields that the API doesn't
-//! have, fields that occur twice, and times that the controller would read.
+//! Warns of fields without the intended effect: fields that the API doesn't have, fields that occur
+//! twice, and times that the preview can read but the API server refuses.
 
 use hpa_calc::crd::{DefinitionError, UnknownField, versions};
 use hpa_collectors::schedules::definition::unknown_schedule_fields;
@@ -9,7 +9,7 @@ use super::preview::is_schedule;
 use crate::{
     autoscaler_name::describe,
     lint::is_autoscaler,
-    manifests::{DuplicateKey, Manifest},
+    manifests::{DuplicateKey, Manifest, items},
 };
 
 /// A line for each unknown, repeated or refused field of schedules and autoscalers, with the place,
@@ -43,8 +43,8 @@ pub(super) fn field_warnings(manifests: &[Manifest]) -> anyhow::Result<Vec<Strin
 
 /// The times of day whose hour has one digit, with messages. The API doesn't allow them.
 fn times_with_short_hours(object: &Value) -> Vec<(String, String)> {
-    let entries = object.pointer("/spec/schedules").and_then(Value::as_array);
-    let times = entries.into_iter().flatten().enumerate().flat_map(|(index, entry)| {
+    let entries = items(object.pointer("/spec/schedules"));
+    let times = entries.enumerate().flat_map(|(index, entry)| {
         ["startTime", "endTime"].into_iter().filter_map(move |field| {
             let time = entry.get("period")?.get(field)?.as_str()?;
             let message = format!("the API server refuses {time:?}: write \"0{time}\"");

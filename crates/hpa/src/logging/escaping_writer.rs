@@ -10,9 +10,9 @@ const ESCAPE: char = '\u{1b}';
 /// Escapes the control characters in each line. Values such as metric names come from users, and
 /// their line breaks would look like separate lines of the log. Expects a whole line in each call
 /// of `write`.
-pub(super) struct LineWriter<W>(pub(super) W);
+pub(super) struct EscapingWriter<W>(pub(super) W);
 
-impl<W: io::Write> io::Write for LineWriter<W> {
+impl<W: io::Write> io::Write for EscapingWriter<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.write_all(&escape(line))?;
         Ok(line.len())

@@ -1,4 +1,4 @@
-//! Rebuilds a scenario of `hpa simulate` from the past.
+//! Rebuilds a scenario of `hpa simulate` from the recorded past of an autoscaler.
 
 use anyhow::bail;
 use hpa_calc::HorizontalPodAutoscaler;
@@ -51,14 +51,14 @@ pub(super) fn rebuild(
     hpa: &HorizontalPodAutoscaler,
 ) -> anyhow::Result<RebuiltScenario> {
     let MainLoad { index: main, recorded, load, target } = main_load(past)?;
-    let per_pod = load.zip(&past.replicas, |load, replicas| load / replicas.max(1.0));
-    let mut model = Model::new(past, &recorded.metric, hpa);
+    let load_per_pod = divide_by_replicas(&load, &past.replicas);
+    let mut builder = ScenarioBuilder::new(past, &recorded.metric, hpa);
     for (index, other) in past.metrics.iter().enumerate() {
         if index != main {
-            model.add_other(other, &per_pod)?;
+            builder.add_other(other, &load_per_pod)?;
         }
     }
-    let max_per_pod = per_pod.quantile(1.0).unwrap_or_default();
+    let max_per_pod = load_per_pod.quantile(1.0).unwrap_or_default();
     let capacity = past.capacity.unwrap_or_else(|| max_per_pod.max(TARGETS_PER_POD * target));
     let capacity_assumption = past.capacity.is_none().then(|| {
         let basis =
@@ -69,12 +69,12 @@ pub(super) fn rebuild(
             recorded.metric.load_amount(six_digits(capacity))
         )
     });
-    model.assumptions.extend(capacity_assumption.clone());
-    Ok(RebuiltScenario { capacity_assumption, ..model.finish(&load, capacity) })
+    builder.assumptions.extend(capacity_assumption.clone());
+    Ok(RebuiltScenario { capacity_assumption, ..builder.finish(&load, capacity) })
 }
 
-/// Builds a scenario, except for the parts that don't depend on metrics.
-struct Model<'p> {
+/// Builds the parts of a scenario that depend on metrics.
+struct ScenarioBuilder<'p> {
     past: &'p Past,
     /// The metric from which the load was derived.
     main: &'p Metric,
@@ -85,8 +85,8 @@ struct Model<'p> {
     assumptions: Vec<String>,
 }
 
-impl<'p> Model<'p> {
-    /// A model of a workload with the metric from which the load was derived.
+impl<'p> ScenarioBuilder<'p> {
+    /// A scenario of a workload with the metric from which the load was derived.
     fn new(past: &'p Past, main: &'p Metric, hpa: &HorizontalPodAutoscaler) -> Self {
         let startup = past.startup.unwrap_or(DEFAULT_STARTUP);
         let replicas = past.replicas.values().next().unwrap_or(1.0).round();
@@ -117,19 +117,19 @@ impl<'p> Model<'p> {
                  kube_pod_status_ready_time (--pod-startup)."
             ));
         }
-        let mut model = Self { past, main, scenario, container: None, resources, assumptions };
+        let mut builder = Self { past, main, scenario, container: None, resources, assumptions };
         for (name, request) in &past.requests {
             match name.as_str() {
-                "cpu" => model.set_profile("cpuRequest", cpu_quantity(*request)),
-                _ => model.set_profile("memoryRequest", memory_quantity(*request)),
+                "cpu" => builder.set_profile("cpuRequest", cpu_quantity(*request)),
+                _ => builder.set_profile("memoryRequest", memory_quantity(*request)),
             }
         }
-        model.add_load(&hpa.spec.scale_target_ref.name);
-        model
+        builder.add_load(&hpa.spec.scale_target_ref.name);
+        builder
     }
 
     /// Reserves a resource of the container for a metric. Fails if the resource is taken, or if the
-    /// metric is of another container, because the model has only one.
+    /// metric is of another container, because a simulated pod has only one.
     fn claim_resource(&mut self, metric: &Metric, container: Option<&str>) -> anyhow::Result<()> {
         let differs = self.container.as_deref().is_some_and(|claimed| Some(claimed) != container);
         let is_other_container = container.is_some() && differs;
@@ -221,10 +221,9 @@ impl<'p> Model<'p> {
 
     /// Adds another metric. A metric of pods becomes a linear function of the load. An object or
     /// external metric gets its recorded values.
-    fn add_other(&mut self, other: &RecordedMetric, per_pod: &Series) -> anyhow::Result<()> {
+    fn add_other(&mut self, other: &RecordedMetric, load_per_pod: &Series) -> anyhow::Result<()> {
         let Metric { name, source, target, .. } = &other.metric;
-        let value_per_pod =
-            || other.value.zip(&self.past.replicas, |value, replicas| value / replicas.max(1.0));
+        let value_per_pod = || divide_by_replicas(&other.value, &self.past.replicas);
         if !source.is_of_pods() {
             let value =
                 if other.metric.is_divided() { value_per_pod() } else { other.value.clone() };
@@ -236,7 +235,7 @@ impl<'p> Model<'p> {
             }
             return Ok(());
         }
-        let line = fit(per_pod, &value_per_pod());
+        let line = fit(load_per_pod, &value_per_pod());
         self.assumptions.push(describe_fit(&other.metric, line));
         let Line { base, slope, .. } = line;
         match source {
@@ -289,6 +288,11 @@ impl<'p> Model<'p> {
     }
 }
 
+/// The share of each pod. Without pods, the whole value.
+fn divide_by_replicas(value: &Series, replicas: &Series) -> Series {
+    value.zip(replicas, |value, replicas| value / replicas.max(1.0))
+}
+
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
 fn whole_replicas(replicas: f64) -> u32 {
     replicas as u32
@@ -306,8 +310,7 @@ fn not_negative(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 /// The load over time. Between samples, CPU rates are linear, and other metrics keep their last
 /// value.
 fn load_samples(metric: &Metric, load: &Series, step: f64) -> Value {
-    let is_rate = matches!(metric.source, Source::Resource { .. }) && metric.name == "cpu";
-    if is_rate {
+    if metric.resource() == Some("cpu") {
         return linear_load(&load.points(step));
     }
     let points = not_negative(&load.step_points(step, LEAD_SECONDS));

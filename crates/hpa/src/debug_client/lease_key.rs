@@ -1,4 +1,14 @@
-//! The lease of a controller, by name.
+//! The lease of a controller, by namespace and name.
+//!
+//! - A status *names* a lease if its field manager has the lease's key. A tenant can forge the
+//!   field managers of its own statuses.
+//! - The *own* namespace of a lease is the one that it is in. A tenant can create leases in its own
+//!   namespaces.
+//! - A named lease is *local* if only autoscalers of its own namespace name it, and it isn't usual.
+//! - The *usual* leases have the default name, in the default namespace and in that of the
+//!   documentation. Tenants must not be able to create leases there.
+//! - A *documented* lease is in the namespace of the documentation.
+//! - A *lost* lease is missing, has no holder, or has expired.
 
 use std::{
     cmp::Reverse,
@@ -19,20 +29,20 @@ const DOCUMENTED_NAMESPACE: &str = "autoscaling";
 
 /// A lease that the field managers of statuses name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NamedLease {
-    pub(crate) name: LeaseName,
+pub(crate) struct ReportedLease {
+    pub(crate) key: LeaseKey,
     /// The namespaces of the autoscalers whose statuses name it.
     pub(crate) namespaces: BTreeSet<String>,
 }
 
 /// Namespace and name of the lease of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LeaseName {
+pub(crate) struct LeaseKey {
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-impl LeaseName {
+impl LeaseKey {
     /// The lease of kube-controller-manager.
     pub(crate) fn built_in() -> Self {
         Self { namespace: DEFAULT_NAMESPACE.to_owned(), name: KUBE_CONTROLLER_MANAGER.to_owned() }
@@ -58,11 +68,17 @@ impl LeaseName {
         Self::usual().contains(self)
     }
 
-    /// Whether the instance with this lease may have taken over from the one with the lost lease: it
-    /// is in the same namespace or in one of [`Self::usual`]. A tenant may have created others.
-    pub(crate) fn may_succeed(&self, lost: &Self) -> bool {
-        self.namespace == lost.namespace
-            || Self::usual().iter().any(|usual| usual.namespace == self.namespace)
+    /// Whether it is in the namespace of one of [`Self::usual`]. The lease of
+    /// kube-controller-manager is.
+    pub(crate) fn is_in_usual_namespace(&self) -> bool {
+        Self::usual().iter().any(|usual| usual.namespace == self.namespace)
+    }
+
+    /// Whether the instance with this lease may have taken over from the one with the lost lease.
+    /// The lease must be in the same namespace or in a usual one, because a tenant may have created
+    /// one in another namespace.
+    pub(crate) fn may_have_replaced(&self, lost: &Self) -> bool {
+        self.namespace == lost.namespace || self.is_in_usual_namespace()
     }
 
     /// The lease that a field manager names.
@@ -76,13 +92,19 @@ impl LeaseName {
         FieldManager::for_lease(&self.namespace, &self.name)
     }
 
-    /// The leases that the field managers of statuses name, each once. Each item is the namespace of
-    /// an autoscaler and the field manager of its status. Leases that are named in most namespaces
-    /// come first, so that a tenant who forges field managers doesn't outweigh other namespaces. Of
-    /// equals, a usual one comes first, then the one that more namespaces other than its own name.
+    /// The leases that the field managers of statuses name, each once. Each item of `statuses` is
+    /// the namespace of an autoscaler and the field manager of its status.
+    ///
+    /// Sorted by:
+    ///
+    /// 1. The number of namespaces that name the lease, most first. Namespaces count, not statuses,
+    ///    because a tenant can forge the field managers of its own statuses.
+    /// 2. Usual leases first.
+    /// 3. The number of those namespaces without the lease's own, most first.
+    /// 4. The first mention in `statuses`.
     pub(crate) fn of_statuses<'a>(
         statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Vec<NamedLease> {
+    ) -> Vec<ReportedLease> {
         let mut named = BTreeMap::<Self, (usize, BTreeSet<String>)>::new();
         for (index, (namespace, manager)) in statuses.into_iter().enumerate() {
             if let Some(lease) = Self::of_manager(manager) {
@@ -91,11 +113,11 @@ impl LeaseName {
             }
         }
         let named = named.into_iter();
-        let mut named: Vec<(usize, NamedLease)> = named
-            .map(|(name, (index, namespaces))| (index, NamedLease { name, namespaces }))
+        let mut named: Vec<(usize, ReportedLease)> = named
+            .map(|(key, (index, namespaces))| (index, ReportedLease { key, namespaces }))
             .collect();
         named.sort_by_key(|(index, lease)| {
-            let (count, is_usual) = (lease.namespaces.len(), lease.name.is_usual());
+            let (count, is_usual) = (lease.namespaces.len(), lease.key.is_usual());
             (Reverse(count), Reverse(is_usual), Reverse(lease.other_namespace_count()), *index)
         });
         named.into_iter().map(|(_, lease)| lease).collect()
@@ -112,22 +134,22 @@ impl LeaseName {
 }
 
 /// Formats the lease as `namespace/name`.
-impl fmt::Display for LeaseName {
+impl fmt::Display for LeaseKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 
-impl NamedLease {
+impl ReportedLease {
     /// Whether only autoscalers of the lease's own namespace name it, and it is no usual one. A
     /// tenant can create such a lease and name it in its own statuses, so it says nothing about
     /// autoscalers of other namespaces.
     pub(crate) fn is_local(&self) -> bool {
-        !self.name.is_usual() && self.other_namespace_count() == 0
+        !self.key.is_usual() && self.other_namespace_count() == 0
     }
 
-    /// The number of namespaces other than that of the lease whose autoscalers name it.
+    /// The number of namespaces, without the lease's own, whose autoscalers name the lease.
     fn other_namespace_count(&self) -> usize {
-        self.namespaces.iter().filter(|namespace| **namespace != self.name.namespace).count()
+        self.namespaces.iter().filter(|namespace| **namespace != self.key.namespace).count()
     }
 }
