@@ -213,8 +213,8 @@ impl CertificateController {
     }
 
     /// Makes the API services trust the certificate in the Secret, and then serves with it. If an
-    /// API service can't be updated, keeps the served certificate while the others trust that too,
-    /// and it has not expired.
+    /// API service can't be updated, keeps the served certificate, unless it has expired or the
+    /// others don't trust it.
     async fn update(
         &self,
         certificate: &ServingCertificate,

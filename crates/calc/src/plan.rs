@@ -222,7 +222,7 @@ fn plan_kind(
         && !settings.scale_from_any_zero
         && !is_scaled_to_zero(hpa, settings)
     {
-        // Whatever the bounds are, the autoscaler may not scale up from there.
+        // No bounds allow the autoscaler to scale up from zero.
         return PlanKind::Disabled;
     }
     if let Some(bytes) = spec.excessive_bytes {

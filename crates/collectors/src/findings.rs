@@ -15,7 +15,7 @@ use hpa_prometheus::promql::{self, Expr, SyntaxError};
 
 use crate::{
     CollectorPlan, ConfigError, Environment, MetricConfig,
-    annotations::{Annotations, MetricType},
+    annotations::{Annotations, MetricType, PREFIX},
     collectors::prometheus::query_setting,
     config::display_name,
     metric_configs,
@@ -375,7 +375,7 @@ fn metric_annotations(
     setting: Option<&str>,
 ) -> FindingSubject {
     FindingSubject::MetricAnnotations {
-        prefix: format!("metric-config.{type_name}.{metric}.{collector}/"),
+        prefix: format!("{PREFIX}{type_name}.{metric}.{collector}/"),
         setting: setting.map(str::to_owned),
     }
 }

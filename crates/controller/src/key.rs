@@ -85,6 +85,11 @@ impl AutoscalerApi {
         }
     }
 
+    /// The API with this group and version. `None` for other APIs.
+    pub fn from_api_version(api_version: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|api| api.api_version() == api_version)
+    }
+
     /// The resource of this API's autoscalers.
     pub fn resource(self) -> ApiResource {
         let (group, version) = self.api_version().split_once('/').unwrap_or_default();

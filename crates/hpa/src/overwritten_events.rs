@@ -39,8 +39,9 @@ pub(crate) async fn latest_activities(
 }
 
 /// The activity that current events show, by the names of autoscalers, in a namespace or in all if
-/// it is `None`. With `name`, only that of autoscalers with this name. `now` is the time by the clock
-/// of the controller, which sets the times of events. Empty if the events can't be listed. Warns if only some of them are read.
+/// it is `None`. With `name`, only that of autoscalers with this name. `now` is the time by the
+/// controller's clock, which sets the times of events. Empty if the events can't be listed. Warns
+/// if only some of them are read.
 pub(crate) async fn activities_by_events(
     client: &Client,
     namespace: Option<&str>,
@@ -79,7 +80,7 @@ pub(crate) async fn activities_by_events(
 fn reported_autoscaler(event: &Value, now: Timestamp) -> Option<HpaKey> {
     let last: Timestamp = string_at(event, "/lastTimestamp").parse().ok()?;
     let version = string_at(event, "/involvedObject/apiVersion");
-    let api = AutoscalerApi::ALL.into_iter().find(|api| api.api_version() == version)?;
+    let api = AutoscalerApi::from_api_version(version)?;
     let namespace = string_at(event, "/metadata/namespace");
     let name = string_at(event, "/involvedObject/name");
     is_current_overwritten_report(last, now).then(|| HpaKey::for_api(api, namespace, name))

@@ -177,7 +177,7 @@ impl KubeObjects {
 
     /// The selected pods of a namespace, with their addresses. Fails before the cache has synced.
     pub fn pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ListError> {
-        self.pods.select_pods(namespace, selector).ok_or_else(|| self.pods.not_synced())
+        self.pods.select_pods(namespace, selector)
     }
 
     /// Keeps the cache of nodes up to date. Never ends.
@@ -229,11 +229,11 @@ impl ObjectLister for KubeObjects {
         namespace: &str,
         selector: &Selector,
     ) -> Result<Vec<String>, ListError> {
-        if resource.group_resource == GroupResource::pods() && !self.lists_pods {
-            let selected = self.pods.select(namespace, selector, |_| true);
-            if let Some(pods) = selected {
-                return Ok(pods.into_iter().map(|pod| pod.key.name).collect());
-            }
+        if resource.group_resource == GroupResource::pods()
+            && !self.lists_pods
+            && let Ok(pods) = self.pods.select(namespace, selector, |_| true)
+        {
+            return Ok(pods.into_iter().map(|pod| pod.key.name).collect());
         }
         self.list_names(resource, namespace, selector).await
     }
@@ -243,8 +243,7 @@ impl ObjectLister for KubeObjects {
         namespace: &str,
         selector: &Selector,
     ) -> Result<Vec<ObjectMetadata>, ListError> {
-        let selected = self.pods.select(namespace, selector, |pod| pod.is_running);
-        selected.ok_or_else(|| self.pods.not_synced())
+        self.pods.select(namespace, selector, |pod| pod.is_running)
     }
 
     async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
@@ -253,7 +252,7 @@ impl ObjectLister for KubeObjects {
     }
 
     async fn nodes(&self, selector: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
-        self.nodes.select("", selector, |_| true).ok_or_else(|| self.nodes.not_synced())
+        self.nodes.select("", selector, |_| true)
     }
 
     async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError> {
@@ -363,31 +362,32 @@ impl ObjectCache {
         ListError::NotSynced(self.resource)
     }
 
-    /// The selected objects, sorted. `None` before the cache has synced.
+    /// The selected objects, sorted. Fails before the cache has synced.
     fn select(
         &self,
         namespace: &str,
         selector: &Selector,
         filter: impl Fn(&CachedObject) -> bool,
-    ) -> Option<Vec<ObjectMetadata>> {
+    ) -> Result<Vec<ObjectMetadata>, ListError> {
         let guard = self.objects.read();
-        let objects = guard.as_ref()?;
+        let objects = guard.as_ref().ok_or_else(|| self.not_synced())?;
         let is_selected =
             |object: &&CachedObject| filter(object) && object.is_selected_by(selector);
         if !namespace.is_empty() {
             let all = objects.get(namespace).into_iter().flat_map(BTreeMap::values);
-            return Some(all.filter(is_selected).map(|object| object.metadata.clone()).collect());
+            return Ok(all.filter(is_selected).map(|object| object.metadata.clone()).collect());
         }
         let all = objects.values().flat_map(BTreeMap::values).filter(is_selected);
         let mut all: Vec<ObjectMetadata> = all.map(|object| object.metadata.clone()).collect();
         all.sort_by(|a, b| a.key.cmp(&b.key));
-        Some(all)
+        Ok(all)
     }
 
-    /// The selected pods of a namespace. `None` before the cache has synced.
-    fn select_pods(&self, namespace: &str, selector: &Selector) -> Option<Vec<Pod>> {
+    /// The selected pods of a namespace. Fails before the cache has synced.
+    fn select_pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ListError> {
         let guard = self.objects.read();
-        let all = guard.as_ref()?.get(namespace).into_iter().flat_map(BTreeMap::values);
+        let objects = guard.as_ref().ok_or_else(|| self.not_synced())?;
+        let all = objects.get(namespace).into_iter().flat_map(BTreeMap::values);
         let selected = all.filter(|pod| pod.is_selected_by(selector));
         let pod = |cached: &CachedObject| Pod {
             name: cached.metadata.key.name.clone(),
@@ -395,7 +395,7 @@ impl ObjectCache {
             ready_since: cached.ready_since,
             is_terminating: cached.is_terminating,
         };
-        Some(selected.map(pod).collect())
+        Ok(selected.map(pod).collect())
     }
 
     fn get(&self, key: &ObjectKey) -> Result<Option<CachedObject>, ListError> {

@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hpa_simulate::workload::seconds::whole_second;
 use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::watch, time::Instant};
 
@@ -96,7 +97,7 @@ impl SimulatedClock {
 
 /// Formats a time in RFC 3339, truncated to seconds as in `metav1.Time`.
 pub(crate) fn format_time(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+    whole_second(time).to_string()
 }
 
 fn speed_or_stopped(speed: f64) -> f64 {

@@ -199,7 +199,7 @@ impl RateLimit {
     }
 }
 
-/// Limits a log line that any client or a failing API server can cause to one a minute.
+/// Limits a log line to one a minute, because any client or a failing API server can cause it.
 #[derive(Debug, Default)]
 pub struct LogLimit(Mutex<Option<Instant>>);
 

@@ -23,6 +23,7 @@ pub(crate) use self::{
 };
 use crate::{
     api::{ConditionReason, Pod, Scale},
+    fallback::FALLBACK,
     pods::PodCounts,
     quantity::MilliValue,
     readings::LoadForecast,
@@ -227,6 +228,11 @@ impl MetricExplanation {
         let ratio_and_tolerances = self.ratio.zip(self.tolerances);
         ratio_and_tolerances
             .is_some_and(|(ratio, (up, down))| !Tolerances { up, down }.contain(ratio))
+    }
+
+    /// Whether the fallback of the metric is active.
+    pub(crate) fn has_active_fallback(&self) -> bool {
+        self.effects.iter().any(|effect| effect.setting == FALLBACK)
     }
 }
 

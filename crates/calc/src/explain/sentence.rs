@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, PolicySelect},
-    fallback::FALLBACK,
     history::Direction,
     replicas::Rule,
     settings::Bounds,
@@ -78,8 +77,7 @@ impl Explanation {
 
     /// Whether the largest proposal is that of a fallback.
     pub(crate) fn is_by_fallback(&self) -> bool {
-        let mut effects = self.winning_metric().into_iter().flat_map(|winner| &winner.effects);
-        effects.any(|effect| effect.setting == FALLBACK)
+        self.winning_metric().is_some_and(MetricExplanation::has_active_fallback)
     }
 
     /// Whether the metrics ask for more than the desired replicas.

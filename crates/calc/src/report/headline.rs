@@ -247,8 +247,9 @@ pub(super) fn durations(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String>
     [stabilization, failure, time_since_scaling(inputs)].into_iter().flatten().collect()
 }
 
-/// The time until the recommendation that holds the replicas leaves the window. It is no time of
-/// day, because recommendations have the time of the controller's clock, which may be wrong.
+/// The time until the recommendation that holds the replicas leaves the window. A duration, not a
+/// time of day, because recommendations have the time of the controller's clock, which may be
+/// wrong.
 fn stabilization_time(inputs: &Inputs, explanation: &Explanation) -> Option<String> {
     if inputs.history.is_none()
         || !matches!(explanation.reason(), Reason::Stabilization | Reason::Metrics)
@@ -384,9 +385,8 @@ pub(super) fn steady_by_status(inputs: &Inputs, decision: &Decision<'_>) -> Opti
         .then(|| format!("the controller last desired {replicas} with {metric} at {current}{unit}"))
 }
 
-/// Advice beside a clause of [`stay_by_status`] or [`steady_by_status`] in a doubt. `None` for
-/// another doubt, and if the status was limited by other bounds than those of the decision: these
-/// have changed since then.
+/// Advice beside a clause of [`stay_by_status`] or [`steady_by_status`] in a doubt. `None` for any
+/// other doubt, and for a clause of the latter if a bound that limited the status has changed.
 pub(super) fn advice_about_status(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -401,7 +401,7 @@ pub(super) fn advice_about_status(
         .then_some(ADVICE_ABOUT_STEADY)
 }
 
-/// Whether a bound limited the last status, and is another one now.
+/// Whether a bound limited the last status, and has changed since then.
 fn has_status_of_other_bounds(inputs: &Inputs, decision: &Decision<'_>) -> bool {
     let (status, bounds) = (&inputs.hpa.status, decision.bounds);
     let limited = status.true_condition(&ConditionType::ScalingLimited);

@@ -17,7 +17,6 @@ use crate::{
     combine::without_empty_selector,
     decision::Decision,
     explain::{Explanation, Measurement, MetricExplanation, MetricFailure, metric_name},
-    fallback::FALLBACK,
     messages::UNABLE_TO_UPDATE_SCALE,
     selector::go_string,
 };
@@ -114,13 +113,11 @@ impl<'a> ReportedMetrics<'a> {
         let is_by_fallback = |index: &usize| {
             inputs.history.is_none()
                 && metrics.get(*index).is_some_and(|metric| {
-                    lacks_metric(hpa, *index, metric)
-                        && metric.effects.iter().any(|effect| effect.setting == FALLBACK)
+                    lacks_metric(hpa, *index, metric) && metric.has_active_fallback()
                 })
                 && !reported.is_reported(*index)
         };
-        let by_fallback = unread.iter().copied().filter(is_by_fallback).collect();
-        reported.by_fallback = by_fallback;
+        reported.by_fallback = unread.iter().copied().filter(is_by_fallback).collect();
         reported.is_silent = active.status == ConditionStatus::True
             && status.current_metrics.is_empty()
             && reported.causes.is_empty()

@@ -21,7 +21,6 @@ use crate::{
         Measurement, Reason, UnschedulablePods, has_name, metric_name, one_line, status_value,
         target_value,
     },
-    fallback::FALLBACK,
     go_text,
     history::Direction,
     pause::Pause,
@@ -272,8 +271,8 @@ impl Report {
         let is_paused = changes.any(|change| matches!(change.trigger, Trigger::Unpause { .. }));
         let is_paused = is_paused && (self.pause == Pause::BOTH || self.reason == Reason::Paused);
         let has_failed = self.metrics.iter().any(|metric| metric.explanation.failure.is_some());
-        let mut effects = self.metrics.iter().flat_map(|metric| &metric.explanation.effects);
-        let has_fallback = effects.any(|effect| effect.setting == FALLBACK);
+        let mut metrics = self.metrics.iter();
+        let has_fallback = metrics.any(|metric| metric.explanation.has_active_fallback());
         match self.reason {
             _ if self.dry_run => State::DryRun,
             _ if self.is_doubtful() => reported,

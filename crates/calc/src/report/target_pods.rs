@@ -236,8 +236,8 @@ pub(super) fn long_pending_count(inputs: &Inputs) -> usize {
     pending.filter(|pod| !pod.unschedulable && !is_in_start_up(inputs, pod)).count()
 }
 
-/// Counts the pods that the scheduler can't place, with the reason that most of them have, if it is
-/// known. `None` if there are none.
+/// Counts the pods that the scheduler can't place, with the most frequent reason, if one is known.
+/// `None` if there are none.
 pub(super) fn unschedulable_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let pods = decision.explanation().unschedulable_pods?;
     let unschedulable = active_pods(inputs).filter(|pod| pod.unschedulable);
@@ -272,7 +272,7 @@ fn active_pods(inputs: &Inputs) -> impl Iterator<Item = &Pod> + Clone {
     inputs.selected.pods.iter().filter(|pod| pod.is_active()).map(AsRef::as_ref)
 }
 
-/// Whether a pod is pending or not ready, except one of [`unschedulable_pods`].
+/// Whether a pod is pending or not ready, although the scheduler can place it.
 fn is_pending_or_unready(pod: &Pod) -> bool {
     !pod.unschedulable && (pod.phase == PodPhase::Pending || is_unready(pod))
 }
@@ -322,30 +322,39 @@ pub(super) fn creation_events(inputs: &Inputs) -> String {
     )
 }
 
-/// Advice about the pods that the scheduler can't place, or those of [`long_unready_pods`] or
-/// [`pending_pods`].
-pub(super) fn about_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    let unschedulable = decision.explanation().unschedulable_pods.map(|pods| pods.to_string());
-    let unready = unschedulable.or_else(|| long_unready_pods(inputs, decision));
-    let unready = unready.or_else(|| pending_pods(inputs, decision))?;
-    Some(format!("Check why {unready}: {}", pods_command(inputs, "describe")))
+/// Pods that need a check.
+struct PodsToCheck {
+    /// A clause with their number and state.
+    clause: String,
+    includes: fn(&Pod) -> bool,
 }
 
-/// The names of the pods that the advice of [`about_unready_pods`] is about.
+/// The pods that the scheduler can't place, or else those of [`long_unready_pods`], or else of
+/// [`pending_pods`].
+fn pods_to_check(inputs: &Inputs, decision: &Decision<'_>) -> Option<PodsToCheck> {
+    if let Some(pods) = decision.explanation().unschedulable_pods {
+        return Some(PodsToCheck { clause: pods.to_string(), includes: |pod| pod.unschedulable });
+    }
+    if let Some(clause) = long_unready_pods(inputs, decision) {
+        return Some(PodsToCheck { clause, includes: is_pending_or_unready });
+    }
+    let clause = pending_pods(inputs, decision)?;
+    Some(PodsToCheck { clause, includes: |pod| pod.phase == PodPhase::Pending })
+}
+
+/// Advice about the [`pods_to_check`].
+pub(super) fn about_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let PodsToCheck { clause, .. } = pods_to_check(inputs, decision)?;
+    Some(format!("Check why {clause}: {}", pods_command(inputs, "describe")))
+}
+
+/// The names of the [`pods_to_check`].
 pub(super) fn pods_with_advice<'a>(
     inputs: &'a Inputs,
     decision: &Decision<'_>,
 ) -> BTreeSet<&'a str> {
-    let is_advised: fn(&Pod) -> bool = if decision.explanation().unschedulable_pods.is_some() {
-        |pod| pod.unschedulable
-    } else if long_unready_pods(inputs, decision).is_some() {
-        is_pending_or_unready
-    } else if pending_pods(inputs, decision).is_some() {
-        |pod| pod.phase == PodPhase::Pending
-    } else {
-        |_| false
-    };
-    active_pods(inputs).filter(|pod| is_advised(pod)).map(|pod| &*pod.name).collect()
+    let Some(pods) = pods_to_check(inputs, decision) else { return BTreeSet::new() };
+    active_pods(inputs).filter(|pod| (pods.includes)(pod)).map(|pod| &*pod.name).collect()
 }
 
 /// Whether a pod is in the CPU initialization period after its start, and may be unready or not

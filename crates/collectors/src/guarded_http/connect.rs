@@ -186,7 +186,7 @@ impl Connector {
             started.map_err(|error| match error {
                 // The certificates come from a flag, not from the proxy.
                 HttpError::CaCertificates(_) => error,
-                error => HttpError::Proxy(format!("{displayed_proxy}: {error}")),
+                error => failure(error.into()),
             })?
         } else {
             io

@@ -171,24 +171,30 @@ async fn server_of_the_operator_is_reached_through_the_proxy(
     assert!(server.requests()[0].contains("host: influx.test:8086\r\n"));
 }
 
+/// Clients of the operator's server at `endpoint`, with a proxy in this environment variable.
+fn influx_behind_proxy(
+    settings: Settings,
+    endpoint: &str,
+    variable: &'static str,
+    proxy: String,
+) -> Clients {
+    let influx =
+        ServiceSettings { endpoint: endpoint.to_owned(), token: None, org: "o".to_owned() };
+    let settings = Settings { services: [("influxdb", influx)].into(), ..settings };
+    let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
+    clients.map_http(|http| {
+        http.with_environment(move |name| (name == variable).then(|| proxy.clone()))
+    })
+}
+
 #[tokio::test]
 async fn tls_failure_of_the_proxy_is_not_one_of_the_server() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let proxy = start_server(&generate_ca(), "127.0.0.1").await;
-    let influx = ServiceSettings {
-        endpoint: "https://influx.test:8086".to_owned(),
-        token: None,
-        org: "o".to_owned(),
-    };
-    let other_ca = generate_ca();
-    let settings =
-        Settings { services: [("influxdb", influx)].into(), ..settings_with_ca(&other_ca, &file) };
+    let settings = settings_with_ca(&generate_ca(), &file);
     let url = format!("https://{}", proxy.address);
     let expected = format!("unable to use the proxy: {url}: the TLS handshake failed: ");
-    let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
-    let clients = clients.map_http(|http| {
-        http.with_environment(move |name| (name == "HTTPS_PROXY").then(|| url.clone()))
-    });
+    let clients = influx_behind_proxy(settings, "https://influx.test:8086", "HTTPS_PROXY", url);
     let plan = external("influxdb", &[("query", "x")]);
     let error = error(fetch_with(&clients, &plan).await);
     assert!(error.contains(&expected), "{error}");
@@ -197,17 +203,8 @@ async fn tls_failure_of_the_proxy_is_not_one_of_the_server() {
 #[tokio::test]
 async fn unencrypted_request_of_the_operator_is_sent_to_the_proxy() {
     let proxy = Server::start(|_| ok("#datatype,double\n#default,\n,metricvalue\n,5\n")).await;
-    let influx = ServiceSettings {
-        endpoint: "http://influx.test:8086".to_owned(),
-        token: None,
-        org: "o".to_owned(),
-    };
-    let settings = Settings { services: [("influxdb", influx)].into(), ..settings() };
     let url = format!("http://me:pw@{}", proxy.address);
-    let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
-    let clients = clients.map_http(|http| {
-        http.with_environment(move |name| (name == "HTTP_PROXY").then(|| url.clone()))
-    });
+    let clients = influx_behind_proxy(settings(), "http://influx.test:8086", "HTTP_PROXY", url);
     let plan = external("influxdb", &[("query", "x")]);
     assert_eq!(milli(fetch_with(&clients, &plan).await), 5000);
     let request = proxy.requests().remove(0);

@@ -121,7 +121,7 @@ pub fn replace_sentence(report: &mut Report, decision: &LastDecision, errors: &[
     };
     report.sentence = one_line(&sentence).into_owned();
     report.doubt.get_or_insert_with(|| OTHER_INPUTS.to_owned());
-    // The report has advice about a failed write by the status.
+    // The report already has the advice about a failed write, from the status.
     if let Some(failure) = decision.failure_to_decide() {
         // Nothing scales before the controller can decide again.
         report.discard_consequences();
@@ -132,8 +132,8 @@ pub fn replace_sentence(report: &mut Report, decision: &LastDecision, errors: &[
     }
 }
 
-/// Adds the failure of the last write of the scale to the sentence, unless the sentence has the one
-/// of the status. A report writes no scale, so its decision may succeed.
+/// Adds the failure of the last write of the scale to the sentence, unless the sentence already has
+/// it from the status. A report writes no scale, so its decision may succeed.
 fn add_failed_write(report: &mut Report, decision: &LastDecision) {
     let is_missing =
         report.scale_to.is_some() && !report.sentence.contains("could not write the scale");

@@ -198,13 +198,10 @@ impl DebugView {
     fn count_unschedulable(&self, autoscalers: &[(HpaKey, Arc<Autoscaler>)]) -> u32 {
         let now = self.clock.now();
         let is_counted = |(_, autoscaler): &&(HpaKey, Arc<Autoscaler>)| {
-            let finished = autoscaler.last_reconcile.lock().finished;
+            let age = autoscaler.last_reconcile.lock().finished.elapsed().as_secs_f64();
             let decisions = autoscaler.decisions.lock();
             let last = decisions.as_ref().and_then(|decisions| decisions.runs().next_back());
-            last.is_some_and(|run| {
-                let age = finished.elapsed().as_secs_f64();
-                run.has_unschedulable_pods && is_recent(run.until, age, now)
-            })
+            last.is_some_and(|run| run.has_unschedulable_pods && is_recent(run.until, age, now))
         };
         u32::try_from(autoscalers.iter().filter(is_counted).count()).unwrap_or(u32::MAX)
     }

@@ -116,7 +116,7 @@ impl Reconciler {
                 let is_settled = scale.status_replicas == scale.spec_replicas;
                 let mut seen = scale_as_seen_by_peer(peer, scale);
                 if is_settled {
-                    // The target may have followed a scaling by the peer since.
+                    // Since the peer's read, the target may have followed a scaling by the peer.
                     seen.status_replicas = seen.spec_replicas;
                 }
                 Some(Ok(seen))

@@ -19,7 +19,8 @@ use super::{
     record::DecisionInputs,
 };
 
-/// A scaling of the peer that is not ours. Once it has scaled, both may agree again.
+/// How a scaling of the peer differs from our decision. Once the peer has scaled, both may agree
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalingDifference {
     /// On the metric values of the peer's status, the scaling goes further than the metrics ask
@@ -57,7 +58,8 @@ pub(crate) fn compare_scaling<'a>(
         return comparison;
     }
     let (mut exceeding, mut is_explained) = (None, false);
-    // An average by replica is one by the pods that the target had, for example during a rollout.
+    // The peer divided totals by the status replicas that it read. During a rollout, for example,
+    // these are the pods that the target had then.
     let earlier_pods = inputs.iter().skip(1).map(|inputs| inputs.selected.pods.len());
     let earlier_pods = earlier_pods.filter_map(|pods| i32::try_from(pods).ok());
     let all_status_replicas: BTreeSet<i32> = earlier_pods
@@ -113,7 +115,7 @@ fn exceeds(peer: &HorizontalPodAutoscalerStatus, ours: &Comparison) -> bool {
 }
 
 /// Inputs with the pods that the peer may have decided on: those of our reconciles, and the pods of
-/// the reconcile before as they are now, without those that the scaling created.
+/// the previous reconcile as they are now, without those that the scaling created.
 fn pods_of_peer(inputs: &[Arc<DecisionInputs>]) -> Vec<DecisionInputs> {
     let mut all: Vec<_> = inputs.iter().map(|inputs| DecisionInputs::clone(inputs)).collect();
     if let [newest, previous, ..] = inputs {
@@ -125,8 +127,8 @@ fn pods_of_peer(inputs: &[Arc<DecisionInputs>]) -> Vec<DecisionInputs> {
     all
 }
 
-/// The inputs with the metric values of the peer's status in place of those that were read.
-/// `replicas` are those by which the peer divided totals.
+/// The inputs, with the metric values of the peer's status instead of those that were read.
+/// `replicas` is the number by which the peer divided totals.
 fn with_peer_values(
     inputs: &DecisionInputs,
     peer: &HorizontalPodAutoscalerStatus,
@@ -177,7 +179,8 @@ fn total_of_replicas(average: MilliValue, replicas: i32, total: Total) -> MilliV
     })
 }
 
-/// The samples of these pods, each with the average, which is rounded down. One has the rest.
+/// The samples of these pods, each with the average, which is rounded down. One also has the
+/// remainder of the total.
 fn samples_with_average(
     samples: &PodSamples,
     pods: &HashSet<&str>,

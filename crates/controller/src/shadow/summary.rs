@@ -210,8 +210,7 @@ impl fmt::Display for Summary {
                 counted(*unsettled_count, "decision")
             )?;
         }
-        for row in rows {
-            let DifferingAutoscaler { key, comparison_count, different_count, last } = row;
+        for DifferingAutoscaler { key, comparison_count, different_count, last } in rows {
             write!(f, "\n{key}: {different_count} of {comparison_count}\n{last}")?;
         }
         for UncountedScalings { key, scaling_count, last } in &self.uncounted_scalings {

@@ -44,12 +44,19 @@ pub(crate) struct Entry {
     /// The effective settings.
     pub(super) settings: Settings,
     pub(crate) series: Series,
-    /// The target's scale, if it was read because the row needs it.
-    scale: Option<TargetPods>,
-    /// The time of the last attempt to read the scale.
-    scale_read_at: Option<Timestamp>,
+    /// The last read of the target's scale. `None` if the row has not needed it yet, or if it was
+    /// forgotten.
+    scale: Option<ScaleRead>,
     /// The version of the board at the last change of the row or the object.
     pub(crate) version: u64,
+}
+
+/// A read of a target's scale.
+#[derive(Clone, Debug)]
+struct ScaleRead {
+    at: Timestamp,
+    /// `None` if the scale could not be read.
+    pods: Option<TargetPods>,
 }
 
 /// The rows of all autoscalers, and the deletions that readers may have missed.
@@ -93,7 +100,6 @@ impl Rows {
                     settings: Settings::default(),
                     series: Series::default(),
                     scale: None,
-                    scale_read_at: None,
                     version: self.version,
                 };
                 let previous = self.entries.insert(id.clone(), entry);
@@ -128,22 +134,18 @@ impl Rows {
             entry.hpa.as_ref().is_some_and(|old| old.metadata.uid == hpa.metadata.uid)
         };
         // A re-created object has no past.
-        let (mut series, scale, scale_read_at) = previous.filter(has_same_uid).map_or_else(
-            || (Series::default(), None, None),
-            |entry| (entry.series, entry.scale, entry.scale_read_at),
-        );
+        let (mut series, scale) = previous
+            .filter(has_same_uid)
+            .map_or_else(|| (Series::default(), None), |entry| (entry.series, entry.scale));
         series.set_metrics(&hpa);
         if !hpa.status.conditions.is_empty() {
             series.record(Sample::from_status(&hpa, now), capacity);
         }
         let settings = self.settings_of(&id, &hpa, &controller);
         self.index_by_target(&id, &hpa, &settings, now);
-        let mut row = self.compute_row(&id, &hpa, &settings, &controller, scale.as_ref(), now);
-        if scale_read_at.is_none() {
-            row.add_unread_scale();
-        }
+        let row = self.compute_row(&id, &hpa, &settings, &controller, scale.as_ref(), now);
         let hpa = Some(Arc::new(hpa));
-        let entry = Entry { row, hpa, controller, settings, series, scale, scale_read_at, version };
+        let entry = Entry { row, hpa, controller, settings, series, scale, version };
         self.entries.insert(id, entry);
     }
 
@@ -198,13 +200,14 @@ impl Rows {
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
         controller: &StatusController,
-        scale: Option<&TargetPods>,
+        scale: Option<&ScaleRead>,
         now: Timestamp,
     ) -> Row {
         let (others, conflict) = self.by_target.others(hpa, id);
+        let pods = scale.and_then(|read| read.pods.as_ref());
         let surroundings = Surroundings {
-            scale: scale.map(|pods| &pods.scale),
-            replica_failure: scale.and_then(|pods| pods.replica_failure.as_deref()),
+            scale: pods.map(|pods| &pods.scale),
+            replica_failure: pods.and_then(|pods| pods.replica_failure.as_deref()),
             other_autoscalers: &others,
             bounds_conflict: conflict.as_deref(),
             unschedulable_pods: self.activity.unschedulable.get(id).copied(),
@@ -221,6 +224,9 @@ impl Rows {
         }
         if let Some(unstored) = unstored.get(id) {
             row.replace_status(unstored);
+        }
+        if scale.is_none() {
+            row.add_unread_scale();
         }
         row
     }
@@ -258,10 +264,7 @@ impl Rows {
         let Some(entry) = self.entries.get(id) else { return };
         let Some(hpa) = &entry.hpa else { return };
         let Entry { settings, controller, scale, .. } = entry;
-        let mut row = self.compute_row(id, hpa, settings, controller, scale.as_ref(), now);
-        if entry.scale_read_at.is_none() {
-            row.add_unread_scale();
-        }
+        let row = self.compute_row(id, hpa, settings, controller, scale.as_ref(), now);
         let version = self.version;
         if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.row != row) {
             (entry.row, entry.version) = (row, version);
@@ -345,9 +348,9 @@ impl Rows {
     }
 
     /// Sets the scale of an autoscaler's target. `None` if it could not be read.
-    pub(super) fn set_scale(&mut self, id: &HpaKey, scale: Option<TargetPods>, now: Timestamp) {
+    pub(super) fn set_scale(&mut self, id: &HpaKey, pods: Option<TargetPods>, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(id) {
-            (entry.scale, entry.scale_read_at) = (scale, Some(now));
+            entry.scale = Some(ScaleRead { at: now, pods });
             self.refresh(id, now);
         }
     }
@@ -355,13 +358,13 @@ impl Rows {
     /// Forgets the scales that were read at `oldest` or before.
     pub(super) fn forget_scales(&mut self, oldest: Timestamp, now: Timestamp) {
         let is_old = |entry: &Entry| {
-            entry.scale.is_some() && entry.scale_read_at.is_some_and(|at| at <= oldest)
+            entry.scale.as_ref().is_some_and(|read| read.at <= oldest && read.pods.is_some())
         };
         let old = self.entries.iter().filter(|(_, entry)| is_old(entry));
         let old: Vec<HpaKey> = old.map(|(id, _)| id.clone()).collect();
         for id in old {
             if let Some(entry) = self.entries.get_mut(&id) {
-                (entry.scale, entry.scale_read_at) = (None, None);
+                entry.scale = None;
             }
             self.refresh(&id, now);
         }
@@ -372,11 +375,11 @@ impl Rows {
         limit: usize,
         since: Timestamp,
     ) -> Vec<(HpaKey, Arc<HorizontalPodAutoscaler>)> {
-        let is_due = |entry: &&Entry| {
-            entry.row.needs_scale && entry.scale_read_at.is_none_or(|at| at <= since)
-        };
+        let read_at = |entry: &Entry| entry.scale.as_ref().map(|read| read.at);
+        let is_due =
+            |entry: &&Entry| entry.row.needs_scale && read_at(entry).is_none_or(|at| at <= since);
         let mut due: Vec<_> = self.entries.values().filter(is_due).collect();
-        due.sort_by_key(|entry| entry.scale_read_at);
+        due.sort_by_key(|entry| read_at(entry));
         let due = due.into_iter().take(limit);
         due.filter_map(|entry| Some((entry.row.id.clone(), entry.hpa.clone()?))).collect()
     }

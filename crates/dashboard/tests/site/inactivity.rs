@@ -11,15 +11,15 @@ use hpa_controller::{
     debug::{ActingController, DecisionSample},
 };
 use hpa_dashboard::{
-    AutoscalerStatusWriter, ControllerActivity, ControllerRecords, IdleAutoscaler, Options,
-    PastDecision, RecordSource,
+    AutoscalerStatusWriter, ControllerActivity, ControllerRecords, IdleAutoscaler, PastDecision,
+    RecordSource,
 };
 use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::{Cluster, hpa, options};
+use crate::{Cluster, hpa};
 
 /// A controller whose last decision has a fixed age.
 #[derive(Default)]
@@ -84,12 +84,8 @@ impl RecordSource for AgedController {
 }
 
 async fn start_cluster(age: Option<SignedDuration>) -> Cluster {
-    start(AgedController { age, ..AgedController::default() }).await
-}
-
-async fn start(controller: AgedController) -> Cluster {
-    let records: Arc<dyn RecordSource> = Arc::new(controller);
-    Cluster::start(&[], Options { records: Some(records), ..options() }).await
+    let controller = AgedController { age, ..AgedController::default() };
+    Cluster::with_records(Arc::new(controller)).await
 }
 
 #[tokio::test]
@@ -177,7 +173,8 @@ async fn last_decision_of_a_stopped_and_replaced_instance_is_no_doubt() {
 /// Starts a cluster in which kube-controller-manager has replaced the controller that stored the
 /// status of `web`, and waits until the dashboard knows this.
 async fn start_replaced(controller: AgedController) -> Cluster {
-    let cluster = start(AgedController { is_replaced: true, ..controller }).await;
+    let controller = AgedController { is_replaced: true, ..controller };
+    let cluster = Cluster::with_records(Arc::new(controller)).await;
     cluster.open_list().await.until(|changes| changes["inactive"] == true).await;
     let mut web = cluster.testbed.hpa("web").expect("an autoscaler");
     web["metadata"]["managedFields"] = json!([{
@@ -191,7 +188,8 @@ async fn start_replaced(controller: AgedController) -> Cluster {
 
 #[tokio::test]
 async fn page_says_first_that_no_controller_acts() {
-    let cluster = start(AgedController { is_idle: true, ..AgedController::default() }).await;
+    let controller = AgedController { is_idle: true, ..AgedController::default() };
+    let cluster = Cluster::with_records(Arc::new(controller)).await;
     let first = "No controller acts on this autoscaler; ";
     let starts = |view: &Value| {
         view["report"]["sentence"].as_str().is_some_and(|sentence| sentence.starts_with(first))
@@ -238,8 +236,7 @@ impl RecordSource for SilentController {
 #[tokio::test]
 async fn silent_debug_api_delays_neither_the_list_nor_the_page() {
     let controller = Arc::new(SilentController::default());
-    let records: Option<Arc<dyn RecordSource>> = Some(controller.clone());
-    let cluster = Cluster::start(&[], Options { records, ..options() }).await;
+    let cluster = Cluster::with_records(controller.clone()).await;
     let mut list = cluster.open_list().await;
     let changes = list.until(|changes| changes["rows"] != json!([])).await;
     assert_eq!(changes["rows"][0]["name"], "web");

@@ -11,7 +11,7 @@ mod rows;
 use std::{sync::Arc, time::Duration};
 
 use hpa_controller::k8s::{ClientLimits, Clients};
-use hpa_dashboard::{Dashboard, Options};
+use hpa_dashboard::{Dashboard, Options, RecordSource};
 use hpa_testbed::{Config, Fault, Faults, Testbed};
 use hpa_tests::harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
 use serde_json::{Value, json};
@@ -63,6 +63,10 @@ impl Cluster {
     async fn with_custom_api() -> Self {
         let definition = hpa_calc::crd::definition().expect("a definition");
         Self::start_with([definition], &[], options()).await
+    }
+
+    async fn with_records(records: Arc<dyn RecordSource>) -> Self {
+        Self::start(&[], Options { records: Some(records), ..options() }).await
     }
 
     async fn start(faults: &[Value], options: Options) -> Self {

@@ -69,9 +69,7 @@ impl RecordSource for RecordingController {
 
 #[tokio::test]
 async fn recorded_past_is_shown_and_used_for_the_decision() {
-    let cluster =
-        Cluster::start(&[], Options { records: Some(Arc::new(RecordingController)), ..options() })
-            .await;
+    let cluster = Cluster::with_records(Arc::new(RecordingController)).await;
     cluster.metrics.set_cpu_percent(10);
     let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
@@ -183,8 +181,7 @@ async fn decision_of_the_controller_is_shown_if_its_metrics_can_not_be_read_here
 #[tokio::test]
 async fn overwritten_scalings_are_on_the_page_of_the_autoscaler() {
     let records = ControllerRecords { overwritten_scalings: 3, ..ControllerRecords::default() };
-    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
-    let cluster = Cluster::start(&[], Options { records, ..options() }).await;
+    let cluster = Cluster::with_records(Arc::new(FixedRecords(records))).await;
     let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_reports_another_client(&view);
@@ -202,8 +199,7 @@ async fn page_decides_by_the_clock_of_the_controller() {
         settings: Some(Settings::default()),
         ..ControllerRecords::default()
     };
-    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
-    let cluster = Cluster::start(&[], Options { records, ..options() }).await;
+    let cluster = Cluster::with_records(Arc::new(FixedRecords(records))).await;
     let minutes = |minutes: i64| {
         (Timestamp::now() + SignedDuration::from_mins(minutes)).strftime("%H:%M").to_string()
     };
@@ -248,8 +244,7 @@ fn assert_reports_another_client(view: &Value) {
 async fn decision_of_the_controller_about_other_pods_is_first() {
     let current_stay = Some(StayDecision { replicas: 4, counted_pods: vec![Some(2)] });
     let records = ControllerRecords { current_stay, ..ControllerRecords::default() };
-    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
-    let cluster = Cluster::start(&[], Options { records, ..options() }).await;
+    let cluster = Cluster::with_records(Arc::new(FixedRecords(records))).await;
     cluster.metrics.set_cpu_percent(120);
     let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;

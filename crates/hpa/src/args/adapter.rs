@@ -15,7 +15,7 @@ use super::{
 #[command(
     after_help = include_str!("examples/adapter.txt").trim_ascii_end(),
     mut_args(lease::for_adapter),
-    // Clients wait 10 s: their error would not name Prometheus.
+    // Clients time out after 10 s. A query that ends earlier has an error that names Prometheus.
     mut_arg("prometheus_query_timeout", |arg: Arg| {
         arg.default_value("9s")
             .default_value_if("compat", "prometheus-adapter", "10s")

@@ -307,7 +307,7 @@ impl RecordSource for ClusterRecordSource {
             None if inactivity.is_some() => self.read_items(&lease).await.unwrap_or_default(),
             None => Vec::new(),
         };
-        // The holder may be a tenant's invention, which must not answer for other namespaces.
+        // A tenant may have invented the holder, which must not answer for other namespaces.
         let is_local = lease.local.contains(&lease.name);
         let items = items.iter().filter(|item| !is_local || item.namespace == lease.name.namespace);
         let overdue_after = inactivity.as_ref().map(|_| limit);
@@ -321,8 +321,15 @@ impl RecordSource for ClusterRecordSource {
         let conflicts = conflicts.iter().map(Conflict::sentence);
         let status_problems = stale_caches.into_iter().chain(hidden).chain(missing_api);
         let status_problems = status_problems.chain(failed_writes).chain(conflicts).collect();
-        let activity = ControllerActivity { inactivity, idle, status_problems, ..of_items };
-        ControllerActivity { acting, wrong_clock, recently_decided, ..activity }
+        ControllerActivity {
+            inactivity,
+            idle,
+            status_problems,
+            acting,
+            wrong_clock,
+            recently_decided,
+            ..of_items
+        }
     }
 }
 

@@ -23,6 +23,19 @@ fn debug_client(client: Client, time_limit: Option<Duration>, source: &str) -> D
     DebugClient { client, prefix: String::new(), token: None, time_limit, source }
 }
 
+/// A debug API that answers each path with this status and document.
+fn answering_api(
+    answer: impl Fn(&str) -> (u16, Value) + Clone + Send + 'static,
+    source: &str,
+) -> DebugClient {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (status, document) = answer(request.uri().path());
+        let response = http::Response::builder().status(status).header(MARKER_HEADER, "v1");
+        std::future::ready(response.body(Body::from(document.to_string().into_bytes())))
+    });
+    debug_client(Client::new(service, "default"), None, source)
+}
+
 #[rstest]
 #[case::nothing(&[], None, None, "kube-system/hpa-controller")]
 #[case::other_controllers(&["kube-controller-manager", "kubectl"], None, None,
@@ -308,7 +321,7 @@ async fn server_of_something_else_is_reported_as_such() {
 async fn list_of_a_hostile_debug_api_ends() {
     let request_count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let requests = request_count.clone();
-    let service = tower::service_fn(move |_: Request<Body>| {
+    let answer = move |_: &str| {
         let index = requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let list = serde_json::json!({
             "now": "2026-01-31T12:00:00Z", "continue": format!("token-{index}"),
@@ -316,12 +329,9 @@ async fn list_of_a_hostile_debug_api_ends() {
                 "api": "core", "namespace": "shop", "name": "web", "uid": "u", "isFailing": false,
             }],
         });
-        let body = Body::from(list.to_string().into_bytes());
-        let response = http::Response::builder().header(MARKER_HEADER, "v1").body(body);
-        async move { Ok::<_, std::convert::Infallible>(response.expect("a response")) }
-    });
-    let client = Client::new(service, "default");
-    let client = debug_client(client, None, "pod eve/fake-0");
+        (200, list)
+    };
+    let client = answering_api(answer, "pod eve/fake-0");
     let error = client.autoscalers().await.expect_err("the list has no end").to_string();
     let expected = "the debug API can't be reached: pod eve/fake-0: the list of autoscalers has no \
                     end: a page has no new autoscaler";
@@ -356,16 +366,12 @@ async fn unreadable_list_lacks_the_overwritten_autoscalers(
     #[case] overwritten: u32,
     #[case] expected: bool,
 ) {
-    let service = tower::service_fn(move |request: Request<Body>| async move {
-        let is_list = request.uri().path().ends_with("/autoscalers");
+    let answer = move |path: &str| {
         let mut document = status_document();
         document["overwritten"] = overwritten.into();
-        let response = http::Response::builder().status(if is_list { 500 } else { 200 });
-        let body = Body::from(document.to_string().into_bytes());
-        let response = response.header(MARKER_HEADER, "v1").body(body);
-        Ok::<_, std::convert::Infallible>(response.expect("a response"))
-    });
-    let client = debug_client(Client::new(service, "default"), None, "pod scaling/hpa-1");
+        (if path.ends_with("/autoscalers") { 500 } else { 200 }, document)
+    };
+    let client = answering_api(answer, "pod scaling/hpa-1");
     let instance = client.instance().await.expect("an instance");
     assert_eq!(instance.lacks_overwritten_autoscalers(), expected);
 }
@@ -380,9 +386,9 @@ async fn autoscalers_are_read_if_pods_of_some_cannot_be_scheduled(
     #[case] expected: Option<&str>,
 ) {
     let pods = UnschedulablePods { count: 3, total: 9 };
-    let service = tower::service_fn(move |request: Request<Body>| async move {
+    let answer = move |path: &str| {
         let now = "2026-01-31T12:00:00Z";
-        let document = if request.uri().path().ends_with("/autoscalers") {
+        let document = if path.ends_with("/autoscalers") {
             serde_json::json!({ "now": now, "items": [{
                 "api": "core", "namespace": "shop", "name": "web", "uid": "u", "isFailing": false,
                 "lastReconcileSecondsAgo": 5.0,
@@ -396,12 +402,9 @@ async fn autoscalers_are_read_if_pods_of_some_cannot_be_scheduled(
             status["unschedulable"] = unschedulable.into();
             status
         };
-        let body = Body::from(document.to_string().into_bytes());
-        let response = http::Response::builder().header(MARKER_HEADER, "v1").body(body);
-        Ok::<_, std::convert::Infallible>(response.expect("a response"))
-    });
-    let client = Client::new(service, "default");
-    let client = debug_client(client, None, "pod scaling/hpa-1");
+        (200, document)
+    };
+    let client = answering_api(answer, "pod scaling/hpa-1");
     let activities = client.instance().await.expect("an instance").activities();
     let unschedulable = activities.iter().filter(|(_, one)| one.unschedulable_pods == Some(pods));
     assert_eq!(unschedulable.map(|(name, _)| name.as_str()).next(), expected);

@@ -42,7 +42,7 @@ pub(crate) enum Unavailable {
          debug.enabled, or with hpa run --debug-port and a container port of that name"
     )]
     Off { pod: String },
-    /// The holder of a lease may be a tenant's invention.
+    /// A tenant may have created the lease and invented its holder.
     #[error(
         "the debug API of the lease's holder is not used: a tenant may have created the lease \
          {0}, because not all namespaces with autoscalers name it. --controller-namespace \

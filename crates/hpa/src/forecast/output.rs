@@ -284,12 +284,12 @@ fn tables(analysis: &Analysis) -> Vec<(String, Vec<Vec<String>>)> {
         return Vec::new();
     };
     let mut tables = Vec::new();
-    if let Some((from, to)) = analysis.measured_range() {
+    if let Some(((from, to), capacity)) = analysis.measured_range().zip(analysis.pod_capacity()) {
         let title = format!(
             "{} to {}, simulated. A ready pod is overloaded above a load of {}, {} of its target",
             format_minute(analysis, from),
             format_minute(analysis, to),
-            format_number(comparison.capacity * analysis.subject.workload.target),
+            format_number(capacity),
             percent(comparison.capacity)
         );
         tables.push((title, runs_table(&comparison)));

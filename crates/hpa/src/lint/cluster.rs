@@ -17,7 +17,7 @@ use crate::{
     findings::CLUSTER,
     kubectl,
     listed_autoscalers::{ListScope, list_in_scope},
-    manifests::{Manifest, string_at},
+    manifests::{Manifest, items, string_at},
     terminal::warn,
 };
 
@@ -168,16 +168,14 @@ fn is_needed(kind: &ListedKind, objects: &[Manifest]) -> bool {
 
 /// Whether an autoscaler has an Object metric of an object of this kind.
 fn has_metric_of_kind(autoscaler: &Value, kind: &str) -> bool {
-    let metrics = autoscaler.pointer("/spec/metrics").and_then(Value::as_array);
-    let mut metrics = metrics.into_iter().flatten();
+    let mut metrics = items(autoscaler.pointer("/spec/metrics"));
     metrics.any(|metric| string_at(metric, "/object/describedObject/kind") == kind)
 }
 
 /// Whether a Job may have pods of its own. A finished Job has no running pods, and the pods of a
 /// Job with an owner are those of its `CronJob`. A cluster may have thousands of such Jobs.
 fn may_have_own_pods(job: &Value) -> bool {
-    let conditions = job.pointer("/status/conditions").and_then(Value::as_array);
-    let is_finished = conditions.into_iter().flatten().any(|condition| {
+    let is_finished = items(job.pointer("/status/conditions")).any(|condition| {
         ["Complete", "Failed"].contains(&string_at(condition, "/type"))
             && string_at(condition, "/status") == "True"
     });

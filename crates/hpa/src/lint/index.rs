@@ -10,7 +10,7 @@ use super::object::{
     Reference, TARGET_POINTER, autoscaler_api, group, is_autoscaler, is_scalable, namespace,
     pod_template, qualified_name,
 };
-use crate::manifests::{Manifest, string_at};
+use crate::manifests::{Manifest, items, string_at};
 
 const KEDA: &str = "keda.sh";
 
@@ -118,8 +118,7 @@ impl Index {
 
     /// The API server derives missing defaults from the default limit, the minimum or the maximum.
     fn add_default_requests(&mut self, object: &Manifest) {
-        let limits = object.object.pointer("/spec/limits").and_then(Value::as_array);
-        let limits = limits.into_iter().flatten();
+        let limits = items(object.object.pointer("/spec/limits"));
         for limit in limits.filter(|limit| string_at(limit, "/type") == "Container") {
             let members = ["defaultRequest", "default", "min", "max"];
             let members = members.iter().filter_map(|member| limit.get(member)?.as_object());
@@ -130,8 +129,8 @@ impl Index {
     }
 
     fn add_definition(&mut self, definition: &Manifest) {
-        let versions = definition.object.pointer("/spec/versions").and_then(Value::as_array);
-        let mut scales = versions.into_iter().flatten().filter_map(|version| {
+        let versions = items(definition.object.pointer("/spec/versions"));
+        let mut scales = versions.filter_map(|version| {
             version
                 .pointer("/subresources/scale")
                 .map(|scale| string_at(scale, "/labelSelectorPath"))

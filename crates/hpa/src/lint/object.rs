@@ -5,7 +5,7 @@ use hpa_calc::{MetricsApi, api::MetricSourceType};
 use hpa_controller::AutoscalerApi;
 use serde_json::Value;
 
-use crate::manifests::{Manifest, string_at};
+use crate::manifests::{Manifest, items, string_at};
 
 /// The path of an autoscaler's reference to its target, also in KEDA's `ScaledObject`.
 pub(super) const TARGET_POINTER: &str = "/spec/scaleTargetRef";
@@ -92,8 +92,8 @@ pub(super) fn pod_template(object: &Value) -> Option<&Value> {
 pub(super) fn containers(target: &Value) -> impl Iterator<Item = (String, &Value)> {
     let list = |member: &'static str| {
         let pods = target.pointer("/spec/template/spec");
-        let list = pods.and_then(|pods| pods.get(member)?.as_array());
-        list.into_iter().flatten().enumerate().map(move |(index, container)| {
+        let list = items(pods.and_then(|pods| pods.get(member)));
+        list.enumerate().map(move |(index, container)| {
             (format!("spec.template.spec.{member}[{index}]"), container)
         })
     };

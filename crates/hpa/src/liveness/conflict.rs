@@ -135,7 +135,8 @@ impl Leases<'_> {
         let of_status = status.overwritten.iter().map(|write| &write.manager);
         let of_status = of_status.chain([&status.manager]).cloned();
         // A controller may have stored only other statuses of the namespace: one that needs no
-        // change keeps its writer. Without all forged field managers there, which have no limit.
+        // change keeps its writer. Unknown field managers of these don't count, because a tenant
+        // can forge any number of them.
         let of_hpa_rs = self.leases_for(namespace).map(|(name, _)| name.manager());
         let of_hpa_rs = of_hpa_rs.chain([FieldManager::default()]);
         let known = of_hpa_rs.map(|manager| manager.as_str().to_owned());
@@ -144,11 +145,14 @@ impl Leases<'_> {
         managers
     }
 
-    /// Whether a field manager has stored the status, or another one by which it
-    /// [acts in the namespace](super::NamespaceWriters::last_write), within the last minute, after
-    /// others acquired their leases at `acquired`, and hasn't lost its own since. It must be that
-    /// of an hpa-rs whose scope is unknown, or that of a kube-controller-manager that holds no
-    /// lease, as with `--leader-elect=false`, or that has just acquired it.
+    /// Whether a field manager acts on the autoscaler beside the holders of leases:
+    ///
+    /// - In the last minute, it stored this status, or another status that shows that it
+    ///   [acts in the namespace](super::NamespaceWriters::last_write).
+    /// - It did so after the others acquired their leases, at `acquired`, and hasn't lost its own
+    ///   lease since.
+    /// - It is that of an hpa-rs whose scope is unknown, or that of a kube-controller-manager that
+    ///   holds no lease, as with `--leader-elect=false`, or that has just acquired it.
     fn writes_beside(
         &self,
         manager: &str,

@@ -265,7 +265,7 @@ impl ControllerLease {
     }
 
     /// Reads the debug API at the URL of the flags, or else that of the checked lease's holder,
-    /// whose pod is `leader`. Sends no request to a holder that may be a tenant's invention.
+    /// whose pod is `leader`. Sends no request to a holder that a tenant may have invented.
     pub(crate) async fn instance(
         &self,
         client: &Client,

@@ -64,7 +64,7 @@ impl NamespaceWriters {
             by_namespace.entry(namespace).or_default().insert((key.api, manager.clone()));
         }
         let in_most = writers_in_most(&by_namespace);
-        let newest_in_most = newest_in_most(&newest_writes, by_namespace.len() / 2);
+        let newest_in_most = newest_in_most(&newest_writes);
         Self { by_namespace, in_most, newest_writes, newest_in_most }
     }
 
@@ -171,12 +171,13 @@ fn writers_in_most(by_namespace: &HashMap<String, WritersOfNamespace>) -> BTreeS
     in_most.map(|(manager, _)| manager.to_owned()).collect()
 }
 
-/// See [`NamespaceWriters::newest_in_most`]. `half` is half of the number of namespaces.
-fn newest_in_most(newest_writes: &HashMap<String, WriteTimes>, half: usize) -> WriteTimes {
+/// See [`NamespaceWriters::newest_in_most`].
+fn newest_in_most(newest_writes: &HashMap<String, WriteTimes>) -> WriteTimes {
     let mut by_writer = BTreeMap::<&(AutoscalerApi, String), Vec<Timestamp>>::new();
     for (writer, at) in newest_writes.values().flatten() {
         by_writer.entry(writer).or_default().push(*at);
     }
+    let half = newest_writes.len() / 2;
     let in_most = by_writer.into_iter().filter_map(|(writer, mut times)| {
         times.sort_unstable_by_key(|at| Reverse(*at));
         Some((writer.clone(), *times.get(half)?))

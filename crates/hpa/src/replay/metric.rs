@@ -96,11 +96,11 @@ impl Metric {
         hpa: &HorizontalPodAutoscaler,
         ignored: &[String],
     ) -> anyhow::Result<Vec<Self>> {
-        let metrics = &hpa.spec.metrics;
-        for name in ignored {
-            if select_metrics(&numbered_names(hpa), name).is_empty() {
-                let names: Vec<&str> = metrics.iter().map(MetricSpec::metric_name).collect();
-                bail!("--ignore-metric {name}: the autoscaler has {}", names.join(", "));
+        let names = numbered_names(hpa);
+        for text in ignored {
+            if select_metrics(&names, text).is_empty() {
+                let names: Vec<&str> = names.iter().map(|(_, name)| *name).collect();
+                bail!("--ignore-metric {text}: the autoscaler has {}", names.join(", "));
             }
         }
         let used: Vec<Self> = used_metrics(hpa, ignored)

@@ -216,12 +216,14 @@ fn check_liveness(cluster: &ClusterState, status: &ControllerStatus) -> Check {
         }
         None if !status.is_leader => {
             let is_of_lease = status.lease.as_ref() == Some(&cluster.lease.name.name);
-            let holder = describe_holder_beside_url(cluster).filter(|_| is_of_lease);
-            let standby = holder.map(|holder| format!("the instance is a standby{holder}"));
-            standby.map_or_else(
-                || Check::new(Level::Error, "the instance is not the leader: it only stands by"),
-                |standby| Check::new(Level::Skipped, standby),
-            )
+            match describe_holder_beside_url(cluster).filter(|_| is_of_lease) {
+                Some(holder) => {
+                    Check::new(Level::Skipped, format!("the instance is a standby{holder}"))
+                }
+                None => {
+                    Check::new(Level::Error, "the instance is not the leader: it only stands by")
+                }
+            }
         }
         None if !status.is_working => {
             Check::new(Level::Warning, "the leader has not started to reconcile yet")

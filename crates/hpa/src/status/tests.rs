@@ -166,6 +166,16 @@ fn set_writers(cluster: &mut ClusterState) {
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
 }
 
+/// Like [`set_writers`]. Also sets the last write of kube-controller-manager.
+fn with_writers(cluster: ClusterState) -> ClusterState {
+    let statuses = status_writers(&cluster.autoscalers);
+    ClusterState {
+        writers: NamespaceWriters::new(&statuses),
+        built_in: cluster.built_in.with_statuses(&statuses),
+        ..cluster
+    }
+}
+
 /// The level and text of each check.
 fn checks_of(cluster: &ClusterState) -> Vec<(Level, String)> {
     let checks = run_checks(cluster).sections.into_iter().flat_map(|section| section.checks);

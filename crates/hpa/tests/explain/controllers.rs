@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{AUTOSCALER, Cluster, DEPLOYMENT, FIRST_POD, web_with};
+use super::{AUTOSCALER, Cluster, DEPLOYMENT, FIRST_POD, overwritten_event, web_with};
 
 #[tokio::test]
 async fn pause_is_ignored_if_kube_controller_manager_stored_the_status() {
@@ -411,10 +411,10 @@ async fn several_controllers_are_reported_while_they_run() {
     );
 }
 
-/// Neither has a lease. kube-controller-manager has stored the status of another autoscaler.
+/// Neither has a lease. Each has stored the status of one of the autoscalers.
 #[tokio::test]
 async fn pause_is_ignored_while_two_controllers_without_a_lease_act() {
-    let stored_at = |hpa: &mut Value, manager: &str| {
+    let set_writer = |hpa: &mut Value, manager: &str| {
         hpa["metadata"]["managedFields"][0]["manager"] = json!(manager);
         hpa["metadata"]["managedFields"][0]["time"] = json!(format!("{:.0}", Timestamp::now()));
     };
@@ -423,13 +423,13 @@ async fn pause_is_ignored_while_two_controllers_without_a_lease_act() {
         ("kube-controller-manager", "hpa-controller"),
     ] {
         let mut all = controlled_by(first);
-        stored_at(&mut all[AUTOSCALER], first);
+        set_writer(&mut all[AUTOSCALER], first);
         all[AUTOSCALER]["metadata"]["annotations"] =
             json!({ "autoscaling.hpa-rs.dev/pause": "true" });
         let mut other = all[AUTOSCALER].clone();
         other["metadata"]["name"] = json!("other");
         other["spec"]["scaleTargetRef"]["name"] = json!("other");
-        stored_at(&mut other, second);
+        set_writer(&mut other, second);
         all.push(other);
         let cluster = Cluster::new(all).await;
         let both = "hpa-controller and kube-controller-manager both act on ";
@@ -604,15 +604,7 @@ async fn wrong_clock_of_the_lease_holder_decides_and_is_reported() {
         "fieldsV1": { "f:spec": { "f:renewTime": {} } },
     }]);
     all.push(lease);
-    all.push(json!({
-        "apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": "ReplicasOverwritten",
-        "metadata": { "name": "web.1", "namespace": "shop" },
-        "involvedObject": {
-            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-            "name": "web", "namespace": "shop",
-        },
-        "lastTimestamp": format!("{:.0}", minutes(5)),
-    }));
+    all.push(overwritten_event(minutes(5)));
     let cluster = Cluster::new(all).await;
     let output = cluster.explain(&["shop/web"]).await;
     let first = output.lines().next().unwrap_or_default();

@@ -1,10 +1,10 @@
 //! The decision, its reasons, and advice on changing it.
 
-use hpa_tests::harness::{NAMESPACE, SettableMetrics, objects};
+use hpa_tests::harness::{SettableMetrics, objects};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{AUTOSCALER, Cluster, DEPLOYMENT, FIRST_POD, web, web_with};
+use super::{AUTOSCALER, Cluster, DEPLOYMENT, FIRST_POD, overwritten_event, web, web_with};
 
 #[tokio::test]
 async fn report_names_counted_pods_and_the_next_change() {
@@ -131,15 +131,7 @@ async fn overwritten_scalings_are_read_from_the_event() {
         "currentReplicas": 4, "desiredReplicas": 4,
         "conditions": [{ "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound" }],
     });
-    all.push(json!({
-        "apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": "ReplicasOverwritten",
-        "metadata": { "name": "web.1", "namespace": NAMESPACE },
-        "involvedObject": {
-            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-            "name": "web", "namespace": NAMESPACE,
-        },
-        "lastTimestamp": format!("{:.0}", Timestamp::now()),
-    }));
+    all.push(overwritten_event(Timestamp::now()));
     let cluster = Cluster::new(all).await;
     let clause = "; another client has changed the replicas after at least 3 scalings";
     cluster.expect(&[clause]).await;

@@ -12,6 +12,7 @@ use std::{process::Stdio, sync::Arc, time::Duration};
 
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -90,6 +91,19 @@ fn web(replicas: i64, metrics: Vec<Value>) -> Vec<Value> {
         vec![objects::running_deployment("web", replicas), objects::hpa("web", 2..=10, metrics)];
     all.extend((0..replicas).map(|index| objects::pod("web", index)));
     all
+}
+
+/// The controller's event that another client changes the replicas of the target of `web`.
+fn overwritten_event(at: Timestamp) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": "ReplicasOverwritten",
+        "metadata": { "name": "web.1", "namespace": NAMESPACE },
+        "involvedObject": {
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "name": "web", "namespace": NAMESPACE,
+        },
+        "lastTimestamp": format!("{at:.0}"),
+    })
 }
 
 /// The objects of [`web`] with a change.

@@ -15,7 +15,7 @@ fn pod(namespace: &str, name: &str, app: &str, phase: &str) -> StoredObject {
 
 fn names(cache: &ObjectCache, namespace: &str, selector: &str) -> Option<Vec<String>> {
     let selector = Selector::parse(selector).unwrap();
-    let pods = cache.select(namespace, &selector, |pod| pod.is_running)?;
+    let pods = cache.select(namespace, &selector, |pod| pod.is_running).ok()?;
     Some(pods.iter().map(|pod| pod.key.to_string()).collect())
 }
 

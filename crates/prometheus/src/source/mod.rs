@@ -47,7 +47,8 @@ use hpa_metrics::{
 
 /// The delay before a failed discovery is first repeated. It doubles up to the relist interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// The maximum delay while no server can be read: afterwards, its metrics are missing for no longer.
+/// The maximum delay while no server can be read. It limits how long metrics are missing after an
+/// outage.
 const MAX_OUTAGE_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Settings of a [`PrometheusSource`].

@@ -29,7 +29,7 @@ pub fn timestamp_at(start: Timestamp, second: f64) -> Timestamp {
 }
 
 /// Removes the fraction of a second, as the API does.
-pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
+pub fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

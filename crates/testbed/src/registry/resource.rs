@@ -70,7 +70,8 @@ impl Resource {
         self.group == group && self.plural == plural
     }
 
-    /// Whether it is that of Kubernetes' autoscalers. Those of the custom API have one version.
+    /// Whether the objects are autoscalers of Kubernetes. The custom API's autoscalers have one
+    /// version.
     pub(crate) fn is_core_autoscaler(&self) -> bool {
         self.is("autoscaling", "horizontalpodautoscalers")
     }

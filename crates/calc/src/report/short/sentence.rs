@@ -55,7 +55,8 @@ pub(super) fn sentence(
             match last_decision {
                 // It has the number of unready pods, which the status lacks.
                 Some(decision) if decision.contains("maxReplicas") => return decision.to_owned(),
-                // Only a past recommendation is above the maximum, or the status is older.
+                // Only a past recommendation is above the maximum, or the decision is newer than
+                // the status.
                 Some(decision) => return format!("{decision}; {bound}"),
                 None => bound,
             }

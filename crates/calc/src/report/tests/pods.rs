@@ -15,6 +15,17 @@ fn inputs_with_two_of_four_pods(milli: i64) -> Inputs {
     inputs
 }
 
+/// Sets a last status that desires 4 replicas. `utilization` is that of the CPU.
+fn set_status(inputs: &mut Inputs, current_replicas: i32, utilization: i32) {
+    // Each pod requests 600m.
+    let average = format!("{}m", utilization * 6);
+    let current = json!({ "averageUtilization": utilization, "averageValue": average });
+    let current = json!({ "type": "Resource", "resource": { "name": "cpu", "current": current } });
+    let status = &mut inputs.hpa.status;
+    status.current_metrics = vec![serde_json::from_value(current).unwrap()];
+    (status.current_replicas, status.desired_replicas) = (current_replicas, 4);
+}
+
 #[test]
 fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
     let mut inputs = inputs_with_two_of_four_pods(700);
@@ -81,11 +92,7 @@ fn status_that_stayed_above_the_target_makes_a_scale_up_doubtful(
     #[case] doubt: Option<&str>,
 ) {
     let mut inputs = inputs_at(540, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
-    let current = json!({ "averageUtilization": 90, "averageValue": "540m" });
-    let current = json!({ "type": "Resource", "resource": { "name": "cpu", "current": current } });
-    inputs.hpa.status.current_metrics = vec![serde_json::from_value(current).unwrap()];
-    inputs.hpa.status.current_replicas = replicas;
-    inputs.hpa.status.desired_replicas = 4;
+    set_status(&mut inputs, replicas, 90);
     let report = inputs.report();
     let verb = if doubt.is_some() { "would scale" } else { "scales" };
     assert_eq!(report.doubt.as_deref(), doubt);
@@ -103,11 +110,7 @@ fn status_that_stayed_above_the_target_makes_a_scale_up_doubtful(
 fn status_that_needs_no_scaling_makes_a_scaling_doubtful(#[case] milli: i64) {
     let spec = json!({ "behavior": { "scaleDown": { "stabilizationWindowSeconds": 0 } } });
     let mut inputs = inputs_at(milli, spec, &[("AbleToScale", "True", "ReadyForNewScale")]);
-    let current = json!({ "averageUtilization": 66, "averageValue": "396m" });
-    let current = json!({ "type": "Resource", "resource": { "name": "cpu", "current": current } });
-    inputs.hpa.status.current_metrics = vec![serde_json::from_value(current).unwrap()];
-    inputs.hpa.status.current_replicas = 4;
-    inputs.hpa.status.desired_replicas = 4;
+    set_status(&mut inputs, 4, 66);
     let report = inputs.report();
     let doubt = "the controller last desired 4 with cpu at 66% of requests";
     assert_eq!(report.doubt.as_deref(), Some(doubt));
@@ -133,12 +136,8 @@ fn old_status_makes_a_scale_up_doubtful(
     #[case] is_doubtful: bool,
 ) {
     let mut inputs = inputs_at(540, json!({}), conditions);
-    let value = json!({ "averageUtilization": 60, "averageValue": "360m" });
-    let value = json!({ "type": "Resource", "resource": { "name": "cpu", "current": value } });
-    let status = &mut inputs.hpa.status;
-    status.current_metrics = vec![serde_json::from_value(value).unwrap()];
-    (status.current_replicas, status.desired_replicas) = (current, 4);
-    status.last_scale_time = scaled_ago.map(at);
+    set_status(&mut inputs, current, 60);
+    inputs.hpa.status.last_scale_time = scaled_ago.map(at);
     let doubt = "the controller last desired 4 with cpu at 60% of requests";
     assert_eq!(inputs.report().doubt.as_deref(), is_doubtful.then_some(doubt));
 }
@@ -159,11 +158,7 @@ fn status_of_another_spec_needs_no_advice(
     let spec = json!({ "minReplicas": min_replicas });
     let mut inputs = inputs_at(540, spec, &[("ScalingLimited", "True", "TooFewReplicas")]);
     inputs.readings.set_clock_lead(jiff::SignedDuration::from_secs(clock_lead));
-    let value = json!({ "averageUtilization": 60, "averageValue": "360m" });
-    let value = json!({ "type": "Resource", "resource": { "name": "cpu", "current": value } });
-    let status = &mut inputs.hpa.status;
-    status.current_metrics = vec![serde_json::from_value(value).unwrap()];
-    (status.current_replicas, status.desired_replicas) = (4, 4);
+    set_status(&mut inputs, 4, 60);
     let mut report = inputs.report();
     let doubt = "the controller last desired 4 with cpu at 60% of requests";
     assert_eq!(report.doubt.as_deref(), Some(doubt));

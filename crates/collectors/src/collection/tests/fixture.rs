@@ -319,7 +319,7 @@ pub(super) fn pods_hpa(name: &str) -> HorizontalPodAutoscaler {
     hpa(name, &[JSON_KEY, PORT], metric)
 }
 
-/// An autoscaler with the metric `rps` of an object, which is a query of Prometheus.
+/// An autoscaler with a Prometheus query for the metric `rps` of an object.
 pub(super) fn object_hpa(
     name: &str,
     object: Value,

@@ -8,8 +8,8 @@ use crate::k8s::is_clearly_after;
 /// from a user who scales by hand.
 pub const MIN_OVERWRITTEN_SCALINGS: u32 = 3;
 
-/// The time after which the next overwritten scaling is reported again, because events expire. An
-/// object may have one event in this time, after a burst.
+/// The time after which the next overwritten scaling is reported again, because events expire.
+/// After a burst, the event writer accepts one event of an object in this time.
 const REPORT_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 /// The longest time from a scaling to a change of the replicas that overwrites it. A later change
@@ -17,12 +17,12 @@ const REPORT_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// tools compare their objects every few minutes.
 const MAX_DELAY: SignedDuration = SignedDuration::from_mins(15);
 
-/// The longest time between two reports of a series. A report that is older is of a series that has
+/// The longest time between two reports of a series. An older report is about a series that has
 /// ended.
 const MAX_REPORT_AGE: SignedDuration = SignedDuration::from_mins(20);
 
-/// Whether an event that was last reported at this time is about a series that goes on. `false` for
-/// a time [in the future](is_clearly_after), which users may have forged.
+/// Whether an event that was last reported at this time is about an ongoing series. `false` for a
+/// time [in the future](is_clearly_after), which users may have forged.
 pub fn is_current_overwritten_report(reported_at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(reported_at) <= MAX_REPORT_AGE && !is_clearly_after(reported_at, now)
 }
@@ -109,15 +109,20 @@ mod tests {
         assert!(MAX_REPORT_AGE >= REPORT_AGAIN_AFTER + MAX_DELAY);
     }
 
-    #[test]
-    fn scalings_are_reported_again_after_the_clock_is_set_back() {
+    /// Whether each scaling is reported, if they are overwritten at these times.
+    fn reported_at(times: [SignedDuration; 5]) -> [bool; 5] {
         let mut overwritten = OverwrittenReplicas::default();
-        let mut is_reported = |hour| {
-            let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hour);
+        times.map(|time| {
+            let now = Timestamp::UNIX_EPOCH + time;
             overwritten.record_write(5, now);
             overwritten.observe(2, now).is_some()
-        };
-        assert_eq!([9, 9, 9, 9, 1].map(&mut is_reported), [false, false, true, false, true]);
+        })
+    }
+
+    #[test]
+    fn scalings_are_reported_again_after_the_clock_is_set_back() {
+        let reported = reported_at([9, 9, 9, 9, 1].map(SignedDuration::from_hours));
+        assert_eq!(reported, [false, false, true, false, true]);
     }
 
     #[test]
@@ -127,16 +132,8 @@ mod tests {
 
     #[test]
     fn series_ends_after_a_time_without_a_change() {
-        let mut overwritten = OverwrittenReplicas::default();
-        let mut is_reported_at = |minutes| {
-            let now = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
-            overwritten.record_write(5, now);
-            overwritten.observe(2, now).is_some()
-        };
-        assert_eq!(
-            [0, 15, 31, 46, 61].map(&mut is_reported_at),
-            [false, false, false, false, true]
-        );
+        let reported = reported_at([0, 15, 31, 46, 61].map(SignedDuration::from_mins));
+        assert_eq!(reported, [false, false, false, false, true]);
     }
 
     /// Whether the third scaling is reported, if each is changed after this number of minutes.

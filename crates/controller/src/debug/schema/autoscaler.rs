@@ -87,7 +87,7 @@ pub struct AutoscalerDetail {
 /// A decision and its values count as recent for this number of seconds, two default sync periods.
 const MAX_AGE_SECONDS: f64 = 30.0;
 
-/// After its decision, a reconcile hardly takes longer than this number of seconds to write the
+/// After its decision, a reconcile rarely takes longer than this number of seconds to write the
 /// scale and the status. A write of the scale may wait 35 s for a webhook.
 const MAX_WRITE_SECONDS: f64 = 60.0;
 

@@ -212,7 +212,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// A rejection is a fixed text, while handlers send a Status object. The headers of flow schemas
 /// alone say nothing: the API server adds them to every response. If an aggregated API server
 /// rejects a request, kube-apiserver adds its own headers to that response, so at least one of
-/// these is there twice: the flow schema, `audit-id`, `cache-control`.
+/// these appears twice: the flow schema, `audit-id`, `cache-control`.
 fn is_from_priority_and_fairness(headers: &HeaderMap) -> bool {
     const TEXT: &str = "Too many requests, please try again later.\n";
     let header_is = |name: header::HeaderName, expected: &str| {

@@ -278,7 +278,7 @@ impl Dump {
     ) -> (Vec<String>, Option<String>) {
         let autoscalers = self.of_kind(hpa_calc::crd::KIND).filter_map(|object| {
             let version = string_at(object, "/apiVersion");
-            let api = AutoscalerApi::ALL.into_iter().find(|api| api.api_version() == version)?;
+            let api = AutoscalerApi::from_api_version(version)?;
             let mut one = ListedAutoscaler::decode(api, object).ok()?;
             // A manifest may have no namespace.
             one.name = one.name.trim_start_matches('/').to_owned();

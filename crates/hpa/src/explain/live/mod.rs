@@ -147,9 +147,17 @@ impl Cluster {
         prepare_spec(&mut hpa.spec);
         let namespace = Some(&*self.name.key.namespace);
         let mut autoscalers = list_readable_autoscalers(&self.client, namespace).await;
-        let found = self.find_controller(&hpa, &controller, &autoscalers).await;
-        let FoundController { past, past_source, clock_lag, clock_lead, conflict, .. } = found;
-        let FoundController { lease_state, acting, idle, is_controller_hidden, .. } = found;
+        let FoundController {
+            past,
+            past_source,
+            clock_lag,
+            clock_lead,
+            lease_state,
+            acting,
+            idle,
+            conflict,
+            is_controller_hidden,
+        } = self.find_controller(&hpa, &controller, &autoscalers).await;
         let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, controller_settings);
         let mut settings = settings_of_controller(settings, &hpa, &self.policy, acting);

@@ -297,8 +297,10 @@ fn missing_schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String
 /// rule. Empty if lint has the flag already, or if no flag helps, as with kube-controller-manager.
 fn source_hint(subject: &Subject<'_>, index: usize, metric: &MetricSpec) -> &'static str {
     let sources = &subject.workspace.in_process_sources;
-    let environment = || environment_of_unknown_flags(subject.hpa);
-    let has_collector = || collector_of(subject.hpa, metric, &environment()).is_some();
+    let has_collector = || {
+        let environment = environment_of_unknown_flags(subject.hpa);
+        collector_of(subject.hpa, metric, &environment).is_some()
+    };
     if subject.is_for_built_in() {
         ""
     } else if !sources.has_schedules && schedule_key(subject, metric).is_some() {
@@ -307,10 +309,12 @@ fn source_hint(subject: &Subject<'_>, index: usize, metric: &MetricSpec) -> &'st
         } else {
             "; if the controller runs with --scaling-schedule, add it here"
         }
-    } else if !sources.has_collectors && has_collector() && lacks_collectors(subject.hpa, index) {
-        "; the controller has no collectors: start hpa run with --collectors"
     } else if !sources.has_collectors && has_collector() {
-        "; if the controller runs with --collectors, add it here"
+        if lacks_collectors(subject.hpa, index) {
+            "; the controller has no collectors: start hpa run with --collectors"
+        } else {
+            "; if the controller runs with --collectors, add it here"
+        }
     } else if subject.workspace.served.as_ref().is_some_and(|served| !served.has_rules) {
         "; if the controller runs with --metrics-config, add it here"
     } else {

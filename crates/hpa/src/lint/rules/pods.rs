@@ -14,7 +14,7 @@ use crate::{
         object::{Reference, autoscaler_api, containers, pod_template},
         served::MEASURED_RESOURCES,
     },
-    manifests::{Manifest, string_at},
+    manifests::{Manifest, items, string_at},
 };
 
 /// A metric with a target in percent of a request.
@@ -27,7 +27,7 @@ pub(super) struct Utilization<'a> {
     pub(super) percent: i32,
 }
 
-/// The metrics of an autoscaler with such a target.
+/// The metrics of an autoscaler that have a target in percent.
 pub(super) fn utilizations<'a>(subject: &Subject<'a>) -> impl Iterator<Item = Utilization<'a>> {
     subject.metrics().filter_map(|(index, metric)| {
         let container = metric.container_resource.as_ref();
@@ -155,14 +155,13 @@ fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
     if string_at(vpa, "/spec/updatePolicy/updateMode") == "Off" {
         return false;
     }
-    let policies = vpa.pointer("/spec/resourcePolicy/containerPolicies").and_then(Value::as_array);
-    let policies = policies.map(Vec::as_slice).unwrap_or_default();
+    let policies = items(vpa.pointer("/spec/resourcePolicy/containerPolicies"));
     let applies =
         |policy: &&Value| match (string_at(policy, "/containerName"), utilization.container) {
             ("*", _) | (_, None) => true,
             (name, Some(container)) => name == container,
         };
-    let mut applying = policies.iter().filter(applies).peekable();
+    let mut applying = policies.filter(applies).peekable();
     if applying.peek().is_none() {
         // Without a policy, a VerticalPodAutoscaler controls CPU and memory.
         return ["cpu", "memory"].contains(&utilization.resource);

@@ -21,7 +21,7 @@ use crate::{
         },
         workspace::Workspace,
     },
-    manifests::{Manifest, string_at},
+    manifests::{Manifest, items, string_at},
 };
 
 const TARGET_FIELD: &str = "spec.scaleTargetRef";
@@ -213,9 +213,8 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
 fn report_scaled_objects(subject: &Subject<'_>, target: &Reference, report: &mut Report<'_>) {
     let Subject { workspace, manifest, .. } = subject;
     let api = autoscaler_api(manifest);
-    let owners = manifest.object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    let is_created_by_keda =
-        owners.into_iter().flatten().any(|owner| string_at(owner, "/kind") == "ScaledObject");
+    let mut owners = items(manifest.object.pointer("/metadata/ownerReferences"));
+    let is_created_by_keda = owners.any(|owner| string_at(owner, "/kind") == "ScaledObject");
     let scaled_objects = workspace.scaled_objects_of(manifest, target).take(MAX_NAMED_OBJECTS);
     // KEDA creates autoscalers of the core API.
     let (created_kind, effect) = match api {

@@ -12,8 +12,8 @@ use crate::{
     manifests::Manifest,
 };
 
-/// The maximum number of autoscalers of a target with which each is compared. The work for an
-/// autoscaler must not grow with their number.
+/// The maximum number of a target's autoscalers that are compared with an autoscaler. The work for
+/// an autoscaler must not grow with their number.
 const MAX_COMPARED: usize = 30;
 /// The maximum number of times of a week at which the bounds of two autoscalers are compared.
 const MAX_COMPARED_TIMES: usize = 300;

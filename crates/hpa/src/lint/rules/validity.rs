@@ -29,7 +29,7 @@ use crate::{
         old_fields::{OldField, old_field, source_of_field},
         workspace::Workspace,
     },
-    manifests::{DuplicateKey, Manifest, is_stdin, string_at},
+    manifests::{DuplicateKey, Manifest, is_stdin, items, string_at},
 };
 
 const UNKNOWN_FIELD_EFFECT: &str =
@@ -141,8 +141,8 @@ fn unknown_field_message(field: &UnknownField) -> String {
 
 /// Errors about required fields of owner references that are missing or not strings.
 fn owner_reference_errors(object: &Value) -> Vec<FieldError> {
-    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    let errors = owners.into_iter().flatten().enumerate().flat_map(|(index, owner)| {
+    let owners = items(object.pointer("/metadata/ownerReferences"));
+    let errors = owners.enumerate().flat_map(|(index, owner)| {
         ["apiVersion", "kind", "name", "uid"].into_iter().filter_map(move |member| {
             let message = match owner.get(member) {
                 Some(Value::String(text)) if !text.is_empty() => return None,

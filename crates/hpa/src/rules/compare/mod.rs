@@ -47,7 +47,7 @@ const OPTIONAL_APIS: [&str; 2] = ["custom.metrics.k8s.io/v1beta2", "metrics.k8s.
 /// The maximum number of reads of a value, because the servers may have read it at different times.
 const MAX_ATTEMPTS: usize = 3;
 
-/// An autoscaler after its name in messages, such as `rhpa/shop/web`.
+/// The name of an autoscaler in messages, such as `rhpa/shop/web`, and the autoscaler.
 type NamedAutoscaler = (String, HorizontalPodAutoscaler);
 
 /// Compares two servers. Returns the report and the outcome.
@@ -201,7 +201,7 @@ fn decode(document: Value) -> anyhow::Result<Vec<NamedAutoscaler>> {
     let autoscalers = objects.into_iter().filter(is_autoscaler).map(|object| {
         let context = format!("autoscaler {}", string_at(&object, "/metadata/name"));
         let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or(&version_of_list);
-        let api = AutoscalerApi::ALL.into_iter().find(|api| api.api_version() == version);
+        let api = AutoscalerApi::from_api_version(version);
         let hpa: HorizontalPodAutoscaler = decode_value(object).context(context)?;
         let (namespace, name) = (&*hpa.metadata.namespace, &*hpa.metadata.name);
         let key = HpaKey::for_api(api.unwrap_or(AutoscalerApi::Core), namespace, name);

@@ -7,7 +7,7 @@ use hpa_calc::Quantity;
 use serde_json::Value;
 
 use super::server::MetricsResponse;
-use crate::manifests::string_at;
+use crate::manifests::{items, string_at};
 
 /// Values by object, by labels, or by container and resource. An error is the status of the
 /// response, and a text with status and message.
@@ -19,7 +19,7 @@ pub(super) fn parse(response: &MetricsResponse) -> anyhow::Result<Values> {
     }
     let kind = string_at(&response.body, "/kind");
     let mut values = BTreeMap::new();
-    for item in response.body.get("items").and_then(Value::as_array).into_iter().flatten() {
+    for item in items(response.body.get("items")) {
         match kind {
             "MetricValueList" => {
                 values.insert(object_name(item), quantity(&item["value"])?);
@@ -57,7 +57,7 @@ fn label_text(labels: &Value) -> String {
 /// Adds the usage of a pod's containers, by names such as `pod web-1, container app: cpu`.
 fn add_containers(item: &Value, values: &mut BTreeMap<String, Quantity>) -> anyhow::Result<()> {
     let pod = string_at(item, "/metadata/name");
-    for container in item["containers"].as_array().into_iter().flatten() {
+    for container in items(item.get("containers")) {
         let name = string_at(container, "/name");
         for (resource, value) in container["usage"].as_object().into_iter().flatten() {
             values.insert(format!("pod {pod}, container {name}: {resource}"), quantity(value)?);

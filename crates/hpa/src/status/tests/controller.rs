@@ -142,8 +142,7 @@ fn recent_status_of_the_built_in_controller_shows_that_it_handles_autoscalers() 
     let mut other = autoscaler("other", healthy_conditions());
     other.controller.name = Some("kube-controller-manager".into());
     cluster.autoscalers.push(other);
-    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    set_writers(&mut cluster);
+    cluster = with_writers(cluster);
     let found = problems(&cluster);
     assert!(found.iter().all(|one| !one.1.contains(" acts on ")), "{found:?}");
 }
@@ -612,8 +611,7 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     let mut other = autoscaler("other", healthy_conditions());
     other.controller.name = Some("kube-controller-manager".into());
     cluster.autoscalers.push(other);
-    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    set_writers(&mut cluster);
+    cluster = with_writers(cluster);
     let (level, text) = check_of_built_in(&cluster);
     let conflict = format!(
         "{on} beside this one: both overwrite each other's decisions about 2 autoscalers \
@@ -652,8 +650,7 @@ fn built_in_controller_that_has_just_started_may_act_beside_hpa_rs() {
     let at = "2026-01-31T11:59:40Z".parse().expect("a time");
     let write = StatusWrite { manager: "kube-controller-manager".into(), at };
     cluster.autoscalers[0].controller.overwritten = vec![write];
-    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    set_writers(&mut cluster);
+    cluster = with_writers(cluster);
     let (level, text) = check_of_built_in(&cluster);
     let end = "; if it is, both overwrite each other's decisions about 1 autoscaler (shop/web)";
     let start = "; its HPA controller may be on (a status stored 20s ago names it";
@@ -690,8 +687,7 @@ fn old_status_shows_only_that_the_built_in_controller_may_be_on() {
     let at = "2026-01-31T11:55:00Z".parse().expect("a time");
     let write = StatusWrite { manager: "kube-controller-manager".into(), at };
     cluster.autoscalers[0].controller.overwritten = vec![write];
-    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    set_writers(&mut cluster);
+    cluster = with_writers(cluster);
     let (level, text) = check_of_built_in(&cluster);
     let end = "; its HPA controller may be on (a status stored 5m ago names it); if it is, both \
                overwrite each other's decisions about 1 autoscaler (shop/web)";
@@ -706,8 +702,7 @@ fn old_status_shows_only_that_the_built_in_controller_may_be_on() {
         other.controller.overwritten = vec![write];
         cluster.autoscalers.push(other);
     }
-    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    set_writers(&mut cluster);
+    cluster = with_writers(cluster);
     let (_, text) = check_of_built_in(&cluster);
     let start = "; its HPA controller may be on (a status stored 5m ago names it); if it is, both";
     assert!(text.contains(start), "{text}");
@@ -770,8 +765,7 @@ fn built_in_controller_beside_an_instance_for_the_custom_api_is_no_problem(
     core.controller.name = Some("kube-controller-manager".into());
     core.controller.at = stored_at.parse().ok();
     cluster.autoscalers.push(core);
-    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    set_writers(&mut cluster);
+    cluster = with_writers(cluster);
     set_apis(&mut cluster, &[AutoscalerApi::Custom]);
     if !is_published {
         cluster.lease.holder.as_mut().expect("a holder").scope = None;
@@ -909,8 +903,7 @@ fn forged_status_of_one_namespace_is_not_the_headline() {
     let at = "2026-01-31T11:59:50Z".parse().expect("a time");
     let forged = StatusWrite { manager: "kube-controller-manager".into(), at };
     cluster.autoscalers[0].controller.overwritten = vec![forged];
-    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
-    set_writers(&mut cluster);
+    cluster = with_writers(cluster);
     let (level, text) = check_of_built_in(&cluster);
     let end = "; its HPA controller may be on (a status stored 10s ago names it, which users who may \
                update the autoscaler can forge); if it is, both overwrite each other's decisions \

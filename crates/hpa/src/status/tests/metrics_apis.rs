@@ -4,6 +4,11 @@ use hpa_calc::report::error_texts::ALSO_NOT_BY_API;
 
 use super::*;
 
+fn unavailable(group: &str, version: &str, message: &str) -> MetricsApiService {
+    let (group, version) = (group.to_owned(), version.to_owned());
+    MetricsApiService { group, version, ..metrics_api("False", message) }
+}
+
 #[test]
 fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
     let mut cluster = healthy();
@@ -186,16 +191,10 @@ fn failed_cpu_does_not_make_the_api_of_a_metric_with_a_value_needed() {
     } });
     hpa.status.current_metrics =
         serde_json::from_value(json!([{ "type": "" }, value])).expect("values");
-    let service = |group: &str, message: &str| {
-        let unavailable = json!({ "type": "Available", "status": "False", "message": message });
-        MetricsApiService::decode(&json!({
-            "spec": { "group": group, "version": "v1beta1" },
-            "status": { "conditions": [unavailable] },
-        }))
-    };
-    let services = [("metrics.k8s.io", "no nodes"), ("custom.metrics.k8s.io", "no pods")];
-    let services = services.map(|(group, message)| service(group, message));
-    cluster.metrics_apis = Ok(Some(services.into()));
+    cluster.metrics_apis = Ok(Some(vec![
+        unavailable("metrics.k8s.io", "v1beta1", "no nodes"),
+        unavailable("custom.metrics.k8s.io", "v1beta1", "no pods"),
+    ]));
     let found = problems(&cluster);
     let of = |group: &str, reason: &str| format!("{group}/v1beta1 is not available: {reason}");
     assert!(found.contains(&(Level::Error, of("metrics.k8s.io", "no nodes"))), "{found:?}");
@@ -205,20 +204,12 @@ fn failed_cpu_does_not_make_the_api_of_a_metric_with_a_value_needed() {
 
 #[test]
 fn apis_that_fail_for_one_reason_are_one_finding() {
-    let service = |group: &str, version: &str, message: &str| {
-        MetricsApiService::decode(&json!({
-            "spec": { "group": group, "version": version },
-            "status": { "conditions": [
-                { "type": "Available", "status": "False", "message": message },
-            ] },
-        }))
-    };
     let refused = |api: &str| format!("no response from https://10.0.0.1/apis/{api}: refused");
     let mut cluster = healthy();
     cluster.metrics_apis = Ok(Some(vec![
-        service("metrics.k8s.io", "v1beta1", &refused("metrics.k8s.io/v1beta1")),
-        service("custom.metrics.k8s.io", "v1beta2", &refused("custom.metrics.k8s.io/v1beta2")),
-        service("external.metrics.k8s.io", "v1beta1", "no endpoints"),
+        unavailable("metrics.k8s.io", "v1beta1", &refused("metrics.k8s.io/v1beta1")),
+        unavailable("custom.metrics.k8s.io", "v1beta2", &refused("custom.metrics.k8s.io/v1beta2")),
+        unavailable("external.metrics.k8s.io", "v1beta1", "no endpoints"),
     ]));
     let both = "metrics.k8s.io/v1beta1, custom.metrics.k8s.io/v1beta2 are not available: no \
                 response from https://10.0.0.1: refused";

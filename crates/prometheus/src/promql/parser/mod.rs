@@ -79,7 +79,7 @@ fn binary_operator(token: Token<'_>) -> Option<(&str, u8)> {
         Token::Word(word) if is_one_of(word, &["or"]) => (word, 0),
         Token::Word(word) if is_one_of(word, &["and", "unless"]) => (word, 1),
         Token::Word(word) if is_one_of(word, &["atan2"]) => (word, 4),
-        Token::Symbol(symbol @ ("==" | "!=" | "<" | "<=" | ">" | ">=")) => (symbol, 2),
+        Token::Symbol(symbol) if COMPARISONS.contains(&symbol) => (symbol, 2),
         Token::Symbol(symbol @ ("+" | "-")) => (symbol, 3),
         Token::Symbol(symbol @ ("*" | "/" | "%")) => (symbol, 4),
         Token::Symbol(symbol @ "^") => (symbol, 6),

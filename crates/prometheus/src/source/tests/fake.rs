@@ -175,9 +175,16 @@ pub(in crate::source) fn prometheus() -> Prometheus {
 }
 
 pub(super) fn source_with(server: &Prometheus, rules: &str, compat: Compat) -> PrometheusSource {
+    source_with_config(server, Config::parse(rules).unwrap(), compat)
+}
+
+pub(super) fn source_with_config(
+    server: &Prometheus,
+    config: Config,
+    compat: Compat,
+) -> PrometheusSource {
     let servers = Servers::new(Some(server.client("main", compat)), Arc::new(()));
     let settings = PrometheusSettings { compat, ..PrometheusSettings::default() };
-    let config = Config::parse(rules).unwrap();
     let mapper = Arc::new(FixedMapper(resources()));
     PrometheusSource::new(config, servers, settings, mapper, Arc::new(objects())).unwrap()
 }

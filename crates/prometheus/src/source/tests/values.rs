@@ -6,7 +6,9 @@ use hpa_calc::{Quantity, Selector};
 use hpa_metrics::{ExternalQuery, FixedMapper, MetricError, MetricSource, NotFound};
 use serde_json::{Value, json};
 
-use super::fake::{RULES, external, objects, prometheus, request, resources, sample, source};
+use super::fake::{
+    RULES, external, objects, prometheus, request, resources, sample, source, source_with_config,
+};
 use crate::{
     client::RuleQueryFailure,
     rules::{Compat, Config},
@@ -44,11 +46,8 @@ async fn selected_objects_have_values_in_the_order_of_the_list() {
 #[tokio::test]
 async fn rules_of_the_file_are_counted_without_the_default_rules() {
     let server = prometheus();
-    let servers = Servers::new(Some(server.client("main", Compat::Off)), Arc::new(()));
     let config = Config { default_rule_count: 1, ..Config::parse(RULES).unwrap() };
-    let (mapper, objects) = (Arc::new(FixedMapper(resources())), Arc::new(objects()));
-    let settings = PrometheusSettings::default();
-    let source = PrometheusSource::new(config, servers, settings, mapper, objects).unwrap();
+    let source = source_with_config(&server, config, Compat::Off);
     source.relist().await.unwrap();
     let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
     server.set_vector(query, &json!([sample("web-0", "1")]));
