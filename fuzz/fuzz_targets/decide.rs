@@ -51,8 +51,8 @@ const DEFAULT_HPAS: [&str; 3] = [
 const PODS: &str = r#"[
     { "metadata": { "name": "a" },
         "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] },
-        "status": { "phase": "Running", "startTime": "2026-01-01T00:00:00Z", "conditions": [
-            { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z" }] } },
+        "status": { "phase": "Running", "startTime": "2026-01-01T00:00:00Z", "conditions": [{
+            "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z" }] } },
     { "metadata": { "name": "b" },
         "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "3m" } } }] },
         "status": { "phase": "Running", "startTime": "2026-01-01T00:00:00Z" } },
@@ -84,10 +84,11 @@ struct Input<'a> {
     /// Seconds of the time of the decision.
     now: i64,
     tolerance: f64,
-    /// Seconds of the three durations in the settings.
+    /// Seconds of downscale stabilization, CPU initialization period and initial readiness delay.
     durations: [i64; 3],
     scale_to_zero: bool,
     strict_scale_to_zero: bool,
+    /// Whether scaling up and scaling down are paused.
     pause: (bool, bool),
     write_succeeds: bool,
 }
@@ -140,19 +141,17 @@ impl Input<'_> {
     }
 
     fn reading(&self, query: &MetricQuery, samples: &PodSamples) -> Result<Reading, ReadError> {
-        let mut values = self.values.iter().copied().map(MilliValue::from_milli);
-        match query {
-            _ if self.metrics_fail => Err(ReadError::Empty(MetricsApi::Custom)),
-            MetricQuery::Resource { .. } | MetricQuery::Pods { .. } => {
-                Ok(Reading::Pods(samples.clone()))
-            }
-            MetricQuery::Object { .. } => {
-                Ok(Reading::Object(values.next().unwrap_or_default().into()))
-            }
-            MetricQuery::External { .. } => {
-                Ok(Reading::External(values.collect::<Vec<_>>().into()))
-            }
+        if self.metrics_fail {
+            return Err(ReadError::Empty(MetricsApi::Custom));
         }
+        let mut values = self.values.iter().copied().map(MilliValue::from_milli);
+        Ok(match query {
+            MetricQuery::Resource { .. } | MetricQuery::Pods { .. } => {
+                Reading::Pods(samples.clone())
+            }
+            MetricQuery::Object { .. } => Reading::Object(values.next().unwrap_or_default().into()),
+            MetricQuery::External { .. } => Reading::External(values.collect::<Vec<_>>().into()),
+        })
     }
 }
 

@@ -11,7 +11,8 @@ fuzz_target!(|text: &str| {
     assert_eq!(text.parse::<MilliValue>(), milli);
     let Ok(quantity) = parsed else { return };
 
-    // If the API's exponents overflow 32 bits, or there is no suffix, the printed value differs.
+    // Two kinds of values may read back differently: those whose printed exponent overflows 32
+    // bits, and those that are too large for a decimal suffix.
     let magnitude = quantity.as_f64().abs();
     let overflows = quantity.format() == Format::DecimalExponent && magnitude > 1e300;
     let has_suffix = quantity.format() != Format::DecimalSI || magnitude < 1e21;

@@ -41,13 +41,14 @@ fuzz_target!(|input: (&str, &str, Vec<String>)| {
             context,
         };
         let Ok(query) = query.render() else { continue };
+        // One more matcher selects the names.
         let expected = selector.requirements().len() + usize::from(!namespace.is_empty()) + 1;
-        assert_eq!(matchers(&query), expected, "{query}");
+        assert_eq!(count_matchers(&query), expected, "{query}");
     }
 });
 
-/// The number of label matchers.
-fn matchers(mut query: &str) -> usize {
+/// Counts the label matchers. Panics if a value breaks out of its quotes.
+fn count_matchers(mut query: &str) -> usize {
     let mut count = 0;
     loop {
         let (label, rest) = query.split_once('"').expect("an opening quote");

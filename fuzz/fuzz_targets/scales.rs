@@ -1,5 +1,4 @@
-//! Any scale, decoded or derived from an object, equals the result of the plain decoder of the
-//! tests.
+//! Any scale, decoded or derived from an object, equals the result of the tests' plain decoder.
 #![no_main]
 
 use hpa_controller::fuzzing::check_scales;

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
-    WAIT_TIMEOUT,
-    charts::{Cluster, adapter_values, find_programs},
+    READY_POD_STATUS,
+    charts::{ChartCluster, adapter_values, find_programs},
     collectors, serve_prometheus,
 };
 
@@ -25,7 +25,7 @@ const ROUTE_GROUP: &str = include_str!("chart-routegroup.yaml");
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_charts_collect_metrics() -> Result<()> {
     let Some((assets, helm)) = find_programs() else { return Ok(()) };
-    let cluster = Cluster::start(assets, helm).await?;
+    let cluster = ChartCluster::start(&assets, helm).await?;
     create_workload(&cluster).await?;
     let url = serve_prometheus().await;
     check_adapter(&cluster, &url).await.context("hpa-adapter")?;
@@ -46,30 +46,28 @@ fn collectors_value() -> Value {
     })
 }
 
-async fn create_workload(cluster: &Cluster) -> Result<()> {
-    collectors::create_workload(&cluster.assets, cluster.dir.path()).await?;
-    cluster.apply("chart-collectors", MANIFESTS).await?;
+async fn create_workload(cluster: &ChartCluster) -> Result<()> {
+    let kubectl = &cluster.kubectl;
+    collectors::create_workload(kubectl).await?;
+    kubectl.apply("chart-collectors.yaml", MANIFESTS).await?;
     // `kubectl wait` fails while the conditions of a definition are null.
     cluster.wait_for_kind("zalando.org", "RouteGroup").await?;
     cluster.wait_for_kind("argoproj.io", "Rollout").await?;
-    cluster.apply("chart-routegroup", ROUTE_GROUP).await?;
-    let ready = r#"{"status":{"phase":"Running","conditions":[
-        {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
+    kubectl.apply("chart-routegroup.yaml", ROUTE_GROUP).await?;
     let scaled = r#"{"status":{"replicas":2,"selector":"app=mail"}}"#;
     for (object, status) in [
-        ("pod/shop-0", ready),
-        ("pod/mail-0", ready),
+        ("pod/shop-0", READY_POD_STATUS),
+        ("pod/mail-0", READY_POD_STATUS),
         ("statefulset/shop", r#"{"status":{"replicas":2}}"#),
         ("rollout/mail", scaled),
     ] {
-        let patch = ["-n", "shop", "patch", object, "--subresource=status", "--type=merge"];
-        cluster.kubectl(&[&patch[..], &["-p", status]].concat()).await?;
+        kubectl.patch_status(object, status).await?;
     }
     Ok(())
 }
 
 /// The adapter serves the values, and the leader reports an invalid annotation.
-async fn check_adapter(cluster: &Cluster, url: &str) -> Result<()> {
+async fn check_adapter(cluster: &ChartCluster, url: &str) -> Result<()> {
     let mut values = adapter_values(url)?;
     values["networkPolicy"] = json!({ "enabled": true });
     values["collectors"] = collectors_value();
@@ -82,7 +80,7 @@ async fn check_adapter(cluster: &Cluster, url: &str) -> Result<()> {
         (format!("{objects}/ingresses.networking.k8s.io/shop/requests-per-second"), "15"),
         (format!("{objects}/routegroups.zalando.org/mail/requests-per-second"), "15"),
     ] {
-        let text = cluster.kubectl(&["get", "--raw", &path]).await.with_context(log)?;
+        let text = cluster.kubectl.run(&["get", "--raw", &path]).await.with_context(log)?;
         let list: Value = serde_json::from_str(&text)?;
         ensure!(list["items"][0]["value"] == value, "{path}: {text}\n{}", log());
     }
@@ -102,7 +100,7 @@ async fn check_adapter(cluster: &Cluster, url: &str) -> Result<()> {
 }
 
 /// After the adapter has stopped, the controller scales by metrics that it collects itself.
-async fn check_controller(cluster: &Cluster, url: &str) -> Result<()> {
+async fn check_controller(cluster: &ChartCluster, url: &str) -> Result<()> {
     let [port] = free_ports()?;
     let mut collectors = collectors_value();
     collectors["prometheusUrl"] = json!(url);
@@ -120,9 +118,8 @@ async fn check_controller(cluster: &Cluster, url: &str) -> Result<()> {
         ("statefulset/shop", 3),
         ("rollout/mail", 3),
     ] {
-        let scaled = format!("--for=jsonpath={{.spec.replicas}}={replicas}");
-        let scaled = ["wait", "-n", "shop", &scaled, WAIT_TIMEOUT, target];
-        cluster.kubectl(&scaled).await.with_context(|| controller.tail(20, ""))?;
+        let scaled = cluster.kubectl.wait_for_replicas(target, replicas).await;
+        scaled.with_context(|| controller.tail(20, ""))?;
     }
     Ok(())
 }

@@ -2,12 +2,15 @@
 //! with the arguments, volumes and service accounts of the Deployments, and with the roles of the
 //! charts.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use hpa_tests::{
     helm,
-    kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports},
+    kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports},
     programs,
 };
 use serde_json::{Value, json};
@@ -17,8 +20,8 @@ use tokio::{
 };
 
 use crate::{
-    EXTERNAL_METRIC_PATH, PODS_METRIC_PATH, RULES, WAIT_TIMEOUT, check_visitor_is_refused,
-    create_workload, kubectl, serve_prometheus,
+    APIS, EXTERNAL_METRIC_PATH, PODS_METRIC_PATH, RULES, WAIT_TIMEOUT, create_workload,
+    kubectl::Kubectl, serve_prometheus,
 };
 
 const NAMESPACE: &str = "autoscaling-system";
@@ -28,7 +31,7 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(2);
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
     let Some((assets, helm)) = find_programs() else { return Ok(()) };
-    let cluster = Cluster::start(assets, helm).await?;
+    let cluster = ChartCluster::start(&assets, helm).await?;
     let url = serve_prometheus().await;
     cluster.check_adapter(&url).await.context("hpa-adapter")?;
     cluster.check_controller(&url).await.context("hpa-controller")
@@ -42,23 +45,19 @@ pub(crate) fn find_programs() -> Option<(PathBuf, PathBuf)> {
     Some((assets, helm))
 }
 
-pub(crate) struct Cluster {
-    pub(crate) assets: PathBuf,
+/// A cluster in which the charts are installed.
+pub(crate) struct ChartCluster {
+    pub(crate) kubectl: Kubectl,
     helm: PathBuf,
-    pub(crate) dir: tempfile::TempDir,
     pub(crate) server: KubeApiserver,
 }
 
-impl Cluster {
-    pub(crate) async fn start(assets: PathBuf, helm: PathBuf) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("hpa-charts-").tempdir()?;
-        let server = KubeApiserver::start(Options::new(&assets), dir.path()).await?;
-        create_workload(&server, &assets, dir.path()).await?;
-        Ok(Self { assets, helm, dir, server })
-    }
-
-    pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        kubectl(&self.assets, self.dir.path(), ADMIN, arguments).await
+impl ChartCluster {
+    pub(crate) async fn start(assets: &Path, helm: PathBuf) -> Result<Self> {
+        let kubectl = Kubectl::new(assets, "hpa-charts-")?;
+        let server = KubeApiserver::start(Options::new(assets), kubectl.dir()).await?;
+        create_workload(&server, &kubectl).await?;
+        Ok(Self { kubectl, helm, server })
     }
 
     /// Waits until discovery has a kind. The API server serves an aggregated API before discovery
@@ -67,7 +66,7 @@ impl Cluster {
         let arguments = ["api-resources", "--api-group", group];
         let mut polls = interval(Duration::from_millis(100));
         let discovered = async {
-            while !self.kubectl(&arguments).await.unwrap_or_default().contains(kind) {
+            while !self.kubectl.run(&arguments).await.unwrap_or_default().contains(kind) {
                 polls.tick().await;
             }
         };
@@ -76,22 +75,15 @@ impl Cluster {
             .with_context(|| format!("no {kind} in {group}"))
     }
 
-    pub(crate) async fn apply(&self, name: &str, manifests: &str) -> Result<()> {
-        let file = self.dir.path().join(format!("{name}.yaml"));
-        std::fs::write(&file, manifests)?;
-        self.kubectl(&["apply", "-f", &file.display().to_string()]).await?;
-        Ok(())
-    }
-
     async fn get(&self, kind: &str, name: &str) -> Result<Value> {
-        let text = self.kubectl(&["-n", NAMESPACE, "get", kind, name, "-o", "json"]).await?;
+        let text = self.kubectl.run(&["-n", NAMESPACE, "get", kind, name, "-o", "json"]).await?;
         Ok(serde_json::from_str(&text)?)
     }
 
     /// Installs a chart under its own name.
     async fn install(&self, chart: &str, values: &Value) -> Result<()> {
         let path = hpa_tests::repository_path("charts").join(chart);
-        let file = self.dir.path().join(format!("{chart}.values.json"));
+        let file = self.kubectl.dir().join(format!("{chart}.values.json"));
         std::fs::write(&file, values.to_string())?;
         let mut command = Command::new(&self.helm);
         command.args([
@@ -102,8 +94,8 @@ impl Cluster {
             "--create-namespace",
             "--values",
         ]);
-        command.arg(file).arg(path).env("HOME", self.dir.path());
-        command.env("KUBECONFIG", self.dir.path().join("admin.kubeconfig"));
+        command.arg(file).arg(path).env("HOME", self.kubectl.dir());
+        command.env("KUBECONFIG", self.kubectl.dir().join("admin.kubeconfig"));
         let output = timeout(Duration::from_secs(180), command.output());
         let output = output.await.context("helm hangs")??;
         if !output.status.success() {
@@ -121,7 +113,7 @@ impl Cluster {
         // The service account must exist.
         self.get("serviceaccount", account).await?;
         let token = self.server.create_service_account_token(NAMESPACE, account).await?;
-        let kubeconfig = self.dir.path().join(format!("{name}.kubeconfig"));
+        let kubeconfig = self.kubectl.dir().join(format!("{name}.kubeconfig"));
         std::fs::write(&kubeconfig, self.server.kubeconfig(&token).to_string())?;
 
         let mut arguments = strings(&container["args"]);
@@ -141,7 +133,7 @@ impl Cluster {
         let mut command = Command::new(hpa_tests::harness::hpa_binary());
         // A kubeconfig replaces the mounted service account.
         command.args(arguments).env("KUBECONFIG", kubeconfig);
-        Process::start(self.dir.path(), name, command)
+        Process::start(self.kubectl.dir(), name, command)
     }
 
     /// Writes the files of a volume that a container mounts, and returns their directory.
@@ -150,7 +142,7 @@ impl Cluster {
         let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]);
         let map = volume.and_then(|volume| volume["configMap"]["name"].as_str());
         let map = map.with_context(|| format!("{} is no ConfigMap", mount["name"]))?;
-        let files = self.dir.path().join(map);
+        let files = self.kubectl.dir().join(map);
         std::fs::create_dir_all(&files)?;
         let data = self.get("configmap", map).await?["data"].take();
         for (file, content) in data.as_object().context("no data")? {
@@ -164,12 +156,14 @@ impl Cluster {
         self.install("hpa-adapter", values).await?;
         // The only type of Service that may refer to a loopback address.
         let local = r#"{"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
-        self.kubectl(&["-n", NAMESPACE, "patch", "service", "hpa-adapter", "-p", local]).await?;
+        self.kubectl
+            .run(&["-n", NAMESPACE, "patch", "service", "hpa-adapter", "-p", local])
+            .await?;
         let adapter = self.run_deployment("hpa-adapter", &[]).await?;
-        for api in ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"] {
+        for api in APIS {
             let name = format!("apiservice/{api}.metrics.k8s.io");
             let available = ["wait", "--for=condition=Available", WAIT_TIMEOUT, &name];
-            self.kubectl(&available).await.with_context(|| adapter.tail(20, ""))?;
+            self.kubectl.run(&available).await.with_context(|| adapter.tail(20, ""))?;
         }
         Ok(adapter)
     }
@@ -197,12 +191,12 @@ impl Cluster {
             (&["top", "pods", "-n", "shop"], &["web-0", "250m", "64Mi"]),
             (&["top", "nodes"], &["node-0", "25%"]),
         ] {
-            let text = self.kubectl(arguments).await.with_context(log)?;
+            let text = self.kubectl.run(arguments).await.with_context(log)?;
             for part in expected {
                 ensure!(text.contains(part), "kubectl {}: {text}\n{}", arguments.join(" "), log());
             }
         }
-        check_visitor_is_refused(&self.assets, self.dir.path()).await
+        self.kubectl.check_visitor_is_refused().await
     }
 
     /// The controller scales by a metric of Prometheus (20 per pod, with a target of 5), after the
@@ -212,16 +206,8 @@ impl Cluster {
         let prometheus = json!({ "url": url, "rules": rules });
         let values = json!({ "metrics": { "port": port, "prometheus": prometheus } });
         let controller = self.run_controller(&values).await?;
-        let scaled = [
-            "wait",
-            "-n",
-            "shop",
-            "--for=jsonpath={.spec.replicas}=4",
-            WAIT_TIMEOUT,
-            "deployment/web",
-        ];
-        self.kubectl(&scaled).await.with_context(|| controller.tail(20, ""))?;
-        Ok(())
+        let scaled = self.kubectl.wait_for_replicas("deployment/web", 4).await;
+        scaled.with_context(|| controller.tail(20, ""))
     }
 }
 
@@ -241,7 +227,7 @@ pub(crate) fn adapter_values(url: &str) -> Result<Value> {
 }
 
 /// The rules in the form of the charts' values.
-pub(crate) fn rules() -> Result<Value> {
+fn rules() -> Result<Value> {
     let file: Value = serde_saphyr::from_str(RULES)?;
     Ok(json!({
         "custom": file["rules"],

@@ -5,7 +5,7 @@
 use std::{
     env,
     net::{Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
+    path::Path,
     process::Output,
     sync::Arc,
     time::Duration,
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use hpa_prometheus::client::{Client, InstantQuery, Settings, TimeoutParameter};
 use hpa_prometheus::rules::results::QueryResult;
 use hpa_tests::harness::objects;
-use hpa_tests::kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
+use hpa_tests::kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports};
 use hpa_tests::programs;
 use serde_json::{Value, json};
 use tokio::{
@@ -23,7 +23,7 @@ use tokio::{
     time::{interval, timeout},
 };
 
-use crate::{WAIT_TIMEOUT, create_workload, kubectl};
+use crate::{WAIT_TIMEOUT, create_workload, kubectl::Kubectl};
 
 const RULES: &str = include_str!("compare-rules.yaml");
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -41,7 +41,7 @@ async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()
         programs::skip("prometheus", "there is no prometheus in PATH");
         return Ok(());
     }
-    let cluster = Cluster::start(&assets, Path::new(&prometheus_adapter)).await?;
+    let cluster = ReferenceCluster::start(&assets, Path::new(&prometheus_adapter)).await?;
 
     // The only difference is intended: prometheus-adapter reports NaN as 0.
     let (adapter, port) = cluster.start_adapter(&[]).await?;
@@ -67,8 +67,8 @@ async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()
 }
 
 /// A cluster whose metrics APIs prometheus-adapter serves.
-struct Cluster {
-    dir: tempfile::TempDir,
+struct ReferenceCluster {
+    kubectl: Kubectl,
     prometheus_url: String,
     // The fields are dropped in this order.
     _adapter: Process,
@@ -76,31 +76,29 @@ struct Cluster {
     _server: KubeApiserver,
 }
 
-impl Cluster {
+impl ReferenceCluster {
     async fn start(assets: &Path, prometheus_adapter: &Path) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("hpa-compare-").tempdir()?;
-        let server = KubeApiserver::start(Options::new(assets), dir.path()).await?;
-        create_workload(&server, assets, dir.path()).await?;
-        std::fs::write(dir.path().join("rules.yaml"), RULES)?;
-        let (prometheus, prometheus_url) = start_prometheus(dir.path()).await?;
+        let kubectl = Kubectl::new(assets, "hpa-compare-")?;
+        let dir = kubectl.dir();
+        let server = KubeApiserver::start(Options::new(assets), dir).await?;
+        create_workload(&server, &kubectl).await?;
+        std::fs::write(dir.join("rules.yaml"), RULES)?;
+        let (prometheus, prometheus_url) = start_prometheus(dir).await?;
         let [port] = free_ports()?;
         let mut command = Command::new(prometheus_adapter);
-        command.args(flags(dir.path(), &prometheus_url, port, "left-certificate"));
-        let adapter = Process::start(dir.path(), "prometheus-adapter", command)?;
-        let path =
-            write(dir.path(), "objects.json", &compared_objects(port))?.display().to_string();
-        kubectl(assets, dir.path(), ADMIN, &["apply", "-f", &path]).await?;
+        command.args(flags(dir, &prometheus_url, port, "left-certificate"));
+        let adapter = Process::start(dir, "prometheus-adapter", command)?;
+        kubectl.apply("objects.json", &compared_objects(port).to_string()).await?;
         for api in ["custom.metrics", "external.metrics"] {
             let name = format!("apiservice/v1beta1.{api}.k8s.io");
-            let available = ["wait", "--for=condition=Available", WAIT_TIMEOUT, &name];
-            let available = kubectl(assets, dir.path(), ADMIN, &available).await;
-            available.with_context(|| adapter.tail(20, ""))?;
+            let wait = ["wait", "--for=condition=Available", WAIT_TIMEOUT, &name];
+            kubectl.run(&wait).await.with_context(|| adapter.tail(20, ""))?;
         }
         let token =
             server.create_service_account_token("kube-system", "horizontal-pod-autoscaler").await?;
-        std::fs::write(dir.path().join("token"), token)?;
+        std::fs::write(dir.join("token"), token)?;
         Ok(Self {
-            dir,
+            kubectl,
             prometheus_url,
             _adapter: adapter,
             _prometheus: prometheus,
@@ -114,9 +112,9 @@ impl Cluster {
         let [port] = free_ports()?;
         let mut command = Command::new(hpa_tests::harness::hpa_binary());
         command.arg("adapter");
-        command.args(flags(self.dir.path(), &self.prometheus_url, port, "right-certificate"));
+        command.args(flags(self.kubectl.dir(), &self.prometheus_url, port, "right-certificate"));
         command.args(extra_flags);
-        let adapter = Process::start(self.dir.path(), "hpa-adapter", command)?;
+        let adapter = Process::start(self.kubectl.dir(), "hpa-adapter", command)?;
         // Without an APIService, the adapter is ready once its port accepts connections.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut polls = interval(Duration::from_millis(100));
@@ -154,8 +152,8 @@ impl Cluster {
         let mut command = Command::new(hpa_tests::harness::hpa_binary());
         command.args(["rules", "compare", "--right-insecure-skip-tls-verify"]);
         command.arg(format!("--right=https://127.0.0.1:{port}"));
-        command.arg("--kubeconfig").arg(self.dir.path().join("admin.kubeconfig"));
-        command.arg("--right-token-file").arg(self.dir.path().join("token"));
+        command.arg("--kubeconfig").arg(self.kubectl.dir().join("admin.kubeconfig"));
+        command.arg("--right-token-file").arg(self.kubectl.dir().join("token"));
         Ok(command.output().await?)
     }
 }
@@ -165,12 +163,6 @@ impl Cluster {
 fn has_equal_list(line: &str) -> bool {
     let Some((_, lists)) = line.split_once("both list ") else { return true };
     !lists.starts_with("0 ") && lists.ends_with("only left 0, only right 0")
-}
-
-fn write(dir: &Path, name: &str, content: &Value) -> Result<PathBuf> {
-    let path = dir.join(name);
-    std::fs::write(&path, content.to_string())?;
-    Ok(path)
 }
 
 /// The flags of both adapters.
@@ -219,11 +211,9 @@ async fn start_prometheus(dir: &Path) -> Result<(Process, String)> {
         loop {
             polls.tick().await;
             let result = client.query(&query).await;
-            let samples = match result.as_deref() {
-                Ok(QueryResult::Vector(Some(samples))) => samples.len(),
-                _ => 0,
-            };
-            if samples > 0 {
+            if let Ok(QueryResult::Vector(Some(samples))) = result.as_deref()
+                && !samples.is_empty()
+            {
                 return;
             }
         }

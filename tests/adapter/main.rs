@@ -9,12 +9,9 @@
     reason = "a failed step fails the test"
 )]
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use axum::{Form, Json, Router, routing::post};
 use hpa_tests::kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
 use hpa_tests::programs;
@@ -26,6 +23,9 @@ mod chart_collectors;
 mod charts;
 mod collectors;
 mod compare;
+mod kubectl;
+
+use crate::kubectl::Kubectl;
 
 const MANIFESTS: &str = include_str!("manifests.yaml");
 const WORKLOAD: &str = include_str!("workload.yaml");
@@ -37,8 +37,15 @@ const PODS_METRIC_PATH: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/s
 const EXTERNAL_METRIC_PATH: &str =
     "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
 
+/// The names of the `APIServices`, without `.metrics.k8s.io`.
+const APIS: [&str; 4] = ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"];
+
 /// The ServiceAccount without roles.
 const VISITOR: &str = "visitor";
+
+/// The patch that makes a pod ready.
+const READY_POD_STATUS: &str = r#"{"status":{"phase":"Running","conditions":[
+    {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
 
 /// The time limit of `kubectl wait`, long enough for a busy machine.
 const WAIT_TIMEOUT: &str = "--timeout=120s";
@@ -46,46 +53,44 @@ const WAIT_TIMEOUT: &str = "--timeout=120s";
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
     let Some(assets) = assets::find_or_skip() else { return Ok(()) };
-    let cluster = Cluster::start(&assets).await?;
-    let apis = ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"];
-    for api in apis {
+    let cluster = AdapterCluster::start(&assets).await?;
+    for api in APIS {
         if api == "v1beta1" {
             // The running adapter must read the changed file, and then serve metrics.k8s.io.
-            std::fs::write(cluster.dir.path().join("rules.yaml"), RULES)?;
+            std::fs::write(cluster.kubectl.dir().join("rules.yaml"), RULES)?;
         }
         let name = format!("apiservice/{api}.metrics.k8s.io");
-        cluster.kubectl(&["wait", "--for=condition=Available", WAIT_TIMEOUT, &name]).await?;
+        cluster.run_kubectl(&["wait", "--for=condition=Available", WAIT_TIMEOUT, &name]).await?;
     }
     cluster.check_ca_bundle().await?;
     cluster.check_requests().await?;
     collectors::check_requests(&cluster).await.context("collectors")?;
-    check_visitor_is_refused(&assets, cluster.dir.path()).await?;
+    cluster.kubectl.check_visitor_is_refused().await?;
     cluster.check_scaling().await
 }
 
 /// An API server with an adapter in front of a Prometheus.
-struct Cluster {
-    assets: PathBuf,
-    dir: tempfile::TempDir,
+struct AdapterCluster {
+    kubectl: Kubectl,
     _server: KubeApiserver,
     adapter: Process,
 }
 
-impl Cluster {
+impl AdapterCluster {
     async fn start(assets: &Path) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("hpa-adapter-").tempdir()?;
-        let server = KubeApiserver::start(Options::new(assets), dir.path()).await?;
+        let kubectl = Kubectl::new(assets, "hpa-adapter-")?;
+        let dir = kubectl.dir();
+        let server = KubeApiserver::start(Options::new(assets), dir).await?;
         let write = |name: &str, text: &str| -> Result<PathBuf> {
-            let path = dir.path().join(name);
+            let path = dir.join(name);
             std::fs::write(&path, text)?;
             Ok(path)
         };
         let [port] = free_ports()?;
-        create_workload(&server, assets, dir.path()).await?;
+        create_workload(&server, &kubectl).await?;
         let manifests = MANIFESTS.replace("PORT", &port.to_string());
-        let manifests = write("manifests.yaml", &manifests)?.display().to_string();
-        kubectl(assets, dir.path(), ADMIN, &["apply", "-f", &manifests]).await?;
-        collectors::create_workload(assets, dir.path()).await?;
+        kubectl.apply("manifests.yaml", &manifests).await?;
+        collectors::create_workload(&kubectl).await?;
 
         let token = server.create_service_account_token("kube-system", "hpa-adapter").await?;
         let kubeconfig = write("adapter.kubeconfig", &server.kubeconfig(&token).to_string())?;
@@ -102,18 +107,18 @@ impl Cluster {
             "--service=kube-system/hpa-adapter".to_owned(),
             "--serving-secret=hpa-adapter-serving".to_owned(),
         ]);
-        let adapter = Process::start(dir.path(), "hpa-adapter", command)?;
-        Ok(Self { assets: assets.to_owned(), dir, _server: server, adapter })
+        let adapter = Process::start(dir, "hpa-adapter", command)?;
+        Ok(Self { kubectl, _server: server, adapter })
     }
 
-    /// Runs kubectl as an administrator.
-    async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let output = kubectl(&self.assets, self.dir.path(), ADMIN, arguments).await;
+    /// Runs kubectl as an administrator. An error contains the adapter's log.
+    async fn run_kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.kubectl.run(arguments).await;
         output.with_context(|| format!("hpa adapter:\n{}", self.adapter.tail(20, "")))
     }
 
     async fn get_raw(&self, path: &str) -> Result<Value> {
-        let text = self.kubectl(&["get", "--raw", path]).await?;
+        let text = self.run_kubectl(&["get", "--raw", path]).await?;
         serde_json::from_str(&text).with_context(|| format!("{path}: {text}"))
     }
 
@@ -122,20 +127,20 @@ impl Cluster {
     async fn check_ca_bundle(&self) -> Result<()> {
         let name = "v1beta1.external.metrics.k8s.io";
         let bundle = ["get", "apiservice", name, "-o", "jsonpath={.spec.caBundle}"];
-        let authorities = self.kubectl(&bundle).await?;
+        let authorities = self.run_kubectl(&bundle).await?;
         ensure!(!authorities.is_empty(), "no caBundle");
         let has_bundle =
             ["wait", "--for=jsonpath={.spec.caBundle}", WAIT_TIMEOUT, "apiservice", name];
         let remove = ["patch", "apiservice", name, "--type=merge", "-p"];
         let remove = [&remove[..], &[r#"{"spec":{"caBundle":null}}"#]].concat();
-        self.kubectl(&remove).await?;
-        self.kubectl(&has_bundle).await?;
-        ensure!(self.kubectl(&bundle).await? == authorities, "another caBundle");
-        self.kubectl(&["delete", "apiservice", name]).await?;
-        let manifests = self.dir.path().join("manifests.yaml");
-        self.kubectl(&["apply", "-f", &manifests.display().to_string()]).await?;
-        self.kubectl(&has_bundle).await?;
-        self.kubectl(&["wait", "--for=condition=Available", WAIT_TIMEOUT, "apiservice", name])
+        self.run_kubectl(&remove).await?;
+        self.run_kubectl(&has_bundle).await?;
+        ensure!(self.run_kubectl(&bundle).await? == authorities, "another caBundle");
+        self.run_kubectl(&["delete", "apiservice", name]).await?;
+        let manifests = self.kubectl.dir().join("manifests.yaml");
+        self.run_kubectl(&["apply", "-f", &manifests.display().to_string()]).await?;
+        self.run_kubectl(&has_bundle).await?;
+        self.run_kubectl(&["wait", "--for=condition=Available", WAIT_TIMEOUT, "apiservice", name])
             .await?;
         Ok(())
     }
@@ -145,19 +150,21 @@ impl Cluster {
         ensure!(list["items"][0]["value"] == "20", "{list}");
         let list = self.get_raw(EXTERNAL_METRIC_PATH).await?;
         ensure!(list["items"][0]["metricLabels"]["queue"] == "mail", "{list}");
-        let table = self.kubectl(&["get", "podmetrics", "-n", "shop"]).await?;
+        let table = self.run_kubectl(&["get", "podmetrics", "-n", "shop"]).await?;
         ensure!(table.contains("web-0") && table.contains("250m"), "{table}");
-        let top = self.kubectl(&["top", "pods", "-n", "shop", "--containers"]).await?;
+        let top = self.run_kubectl(&["top", "pods", "-n", "shop", "--containers"]).await?;
         ensure!(top.contains("web-0") && top.contains("64Mi"), "{top}");
-        let resources =
-            self.kubectl(&["api-resources", "--api-group=metrics.k8s.io", "--no-headers"]).await?;
+        let resources = self
+            .run_kubectl(&["api-resources", "--api-group=metrics.k8s.io", "--no-headers"])
+            .await?;
         ensure!(resources.contains("PodMetrics"), "{resources}");
         Ok(())
     }
 
-    /// kube-controller-manager scales by a metric of the adapter: 20 per pod, with a target of 5.
+    /// kube-controller-manager scales by metrics of the adapter. The metric of `web` is 20 per pod,
+    /// with a target of 5. The larger metric of `worker` is 40 for one pod, with a target of 10.
     async fn check_scaling(&self) -> Result<()> {
-        let binary = self.assets.join("kube-controller-manager");
+        let binary = self.kubectl.assets.join("kube-controller-manager");
         if !binary.is_file() {
             let reason = format!("{} does not exist", binary.display());
             programs::skip("kube-controller-manager", reason);
@@ -170,66 +177,31 @@ impl Cluster {
             "--leader-elect=false",
             "--secure-port=0",
         ]);
-        let kubeconfig = self.dir.path().join("admin.kubeconfig");
+        let kubeconfig = self.kubectl.dir().join("admin.kubeconfig");
         command.arg(format!("--kubeconfig={}", kubeconfig.display()));
-        let manager = Process::start(self.dir.path(), "kube-controller-manager", command)?;
-        let scaled = [
-            "wait",
-            "-n",
-            "shop",
-            "--for=jsonpath={.spec.replicas}=4",
-            WAIT_TIMEOUT,
-            "deployment/web",
-        ];
-        self.kubectl(&scaled)
-            .await
-            .with_context(|| format!("kube-controller-manager:\n{}", manager.tail(20, "")))?;
-        collectors::check_scaling(self)
-            .await
-            .with_context(|| format!("kube-controller-manager:\n{}", manager.tail(20, "")))
+        let manager = Process::start(self.kubectl.dir(), "kube-controller-manager", command)?;
+        for target in ["deployment/web", "deployment/worker"] {
+            let scaled = self.kubectl.wait_for_replicas(target, 4).await;
+            scaled.with_context(|| {
+                let [manager, adapter] = [&manager, &self.adapter].map(|one| one.tail(20, ""));
+                format!("kube-controller-manager:\n{manager}\nhpa adapter:\n{adapter}")
+            })?;
+        }
+        Ok(())
     }
-}
-
-/// The adapter refuses a user without rights.
-async fn check_visitor_is_refused(assets: &Path, dir: &Path) -> Result<()> {
-    let read = kubectl(assets, dir, VISITOR, &["get", "--raw", EXTERNAL_METRIC_PATH]).await;
-    let error = read.err().context("a ServiceAccount without roles read the metric")?.to_string();
-    ensure!(error.contains("cannot list resource"), "{error}");
-    Ok(())
 }
 
 /// Creates a running pod on a node, with its namespace and Deployment. Writes the kubeconfigs of
 /// [`ADMIN`] and [`VISITOR`].
-async fn create_workload(server: &KubeApiserver, assets: &Path, dir: &Path) -> Result<()> {
+async fn create_workload(server: &KubeApiserver, kubectl: &Kubectl) -> Result<()> {
+    let dir = kubectl.dir();
     std::fs::write(dir.join("admin.kubeconfig"), server.kubeconfig(ADMIN).to_string())?;
-    let file = dir.join("workload.yaml");
-    std::fs::write(&file, WORKLOAD)?;
-    let file = file.display().to_string();
-    kubectl(assets, dir, ADMIN, &["apply", "-f", &file]).await?;
+    kubectl.apply("workload.yaml", WORKLOAD).await?;
     let visitor = server.create_service_account_token("shop", VISITOR).await?;
     std::fs::write(dir.join("visitor.kubeconfig"), server.kubeconfig(&visitor).to_string())?;
-    let running = r#"{"status":{"phase":"Running","conditions":[
-        {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
+    kubectl.patch_status("pod/web-0", READY_POD_STATUS).await?;
     let size = r#"{"status":{"allocatable":{"cpu":"4","memory":"8Gi"}}}"#;
-    for (object, status) in [("pod/web-0", running), ("node/node-0", size)] {
-        let patch = ["-n", "shop", "patch", object, "--subresource=status", "-p", status];
-        kubectl(assets, dir, ADMIN, &patch).await?;
-    }
-    Ok(())
-}
-
-/// Runs kubectl with the kubeconfig of a user. An error contains its output.
-async fn kubectl(assets: &Path, dir: &Path, user: &str, arguments: &[&str]) -> Result<String> {
-    let mut command = Command::new(assets.join("kubectl"));
-    command.env("KUBECONFIG", dir.join(format!("{user}.kubeconfig"))).env("HOME", dir);
-    let output = tokio::time::timeout(Duration::from_secs(180), command.args(arguments).output());
-    let output = output.await.context("kubectl hangs")??;
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        bail!("kubectl {}: {stdout}{stderr}", arguments.join(" "));
-    }
-    Ok(stdout)
+    kubectl.patch_status("node/node-0", size).await
 }
 
 #[derive(Deserialize)]

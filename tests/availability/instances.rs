@@ -63,10 +63,7 @@ impl Instances {
     }
 
     pub(crate) fn signal(&self, instance: InstanceId, signal: Signal) {
-        // The instance may already have exited.
-        if let Some(running) = self.shared.running.lock().unwrap().get(&instance) {
-            kill_process(running.pid, signal).unwrap();
-        }
+        self.if_running(instance, |running| kill_process(running.pid, signal).unwrap());
     }
 
     /// Suspends an instance, and waits until all its threads are suspended: on a busy machine,
@@ -74,33 +71,31 @@ impl Instances {
     pub(crate) fn suspend(&self, instance: InstanceId) {
         self.signal(instance, Signal::STOP);
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        if let Some(running) = self.shared.running.lock().unwrap().get(&instance) {
-            waitid(WaitId::Pid(running.pid), options).unwrap();
-        }
+        self.if_running(instance, |running| _ = waitid(WaitId::Pid(running.pid), options).unwrap());
     }
 
     /// Disconnects an instance from the API server.
     pub(crate) fn disconnect(&self, instance: InstanceId) {
-        self.with_proxy(instance, |proxy| _ = proxy.is_cut.send_replace(true));
+        self.if_running(instance, |running| _ = running.proxy.is_disconnected.send_replace(true));
     }
 
     pub(crate) fn reconnect(&self, instance: InstanceId) {
-        self.with_proxy(instance, |proxy| _ = proxy.is_cut.send_replace(false));
+        self.if_running(instance, |running| _ = running.proxy.is_disconnected.send_replace(false));
     }
 
-    /// Holds back the metrics responses to an instance.
-    pub(crate) fn hold_metrics(&self, instance: InstanceId) {
-        self.with_proxy(instance, |proxy| _ = proxy.holds_metrics.send_replace(true));
+    /// Delays the metrics responses to an instance until [`Self::deliver_metrics`].
+    pub(crate) fn delay_metrics(&self, instance: InstanceId) {
+        self.if_running(instance, |running| _ = running.proxy.delays_metrics.send_replace(true));
     }
 
-    pub(crate) fn release_metrics(&self, instance: InstanceId) {
-        self.with_proxy(instance, |proxy| _ = proxy.holds_metrics.send_replace(false));
+    pub(crate) fn deliver_metrics(&self, instance: InstanceId) {
+        self.if_running(instance, |running| _ = running.proxy.delays_metrics.send_replace(false));
     }
 
-    /// Calls a function with the proxy of an instance, unless the instance has exited.
-    fn with_proxy(&self, instance: InstanceId, set: impl FnOnce(&Proxy)) {
+    /// Calls a function with an instance, unless the instance has exited.
+    fn if_running(&self, instance: InstanceId, call: impl FnOnce(&RunningInstance)) {
         if let Some(running) = self.shared.running.lock().unwrap().get(&instance) {
-            set(&running.proxy);
+            call(running);
         }
     }
 }

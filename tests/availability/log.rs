@@ -20,8 +20,7 @@ pub(crate) type InstanceId = usize;
 pub(crate) struct HeldLease {
     pub(crate) instance: InstanceId,
     /// Time of the last write by this instance.
-    pub(crate) renewed: Instant,
-    pub(crate) renewals: usize,
+    pub(crate) renewed_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +43,15 @@ pub(crate) struct Events {
     pub(crate) metric_reads: HashMap<InstanceId, usize>,
     /// Instances that have read the lease.
     pub(crate) lease_readers: Vec<InstanceId>,
-    /// Instances that are waiting for a held metrics response.
-    pub(crate) held_instances: Vec<InstanceId>,
+    /// Instances that are waiting for a delayed metrics response.
+    pub(crate) waiting_instances: Vec<InstanceId>,
     pub(crate) scale_writes: Vec<ScaleWrite>,
     /// Writes by instances that don't hold the lease.
     pub(crate) unauthorized_writes: Vec<String>,
     pub(crate) exits: HashMap<InstanceId, ExitStatus>,
 }
 
-/// The log. [`Log::wait`] waits for events in it.
+/// The events so far, with a notification of each change.
 #[derive(Debug)]
 pub(crate) struct Log {
     events: Mutex<Events>,
@@ -101,15 +100,12 @@ impl Log {
                 return;
             }
             match &mut events.lease {
-                Some(lease) if lease.instance == instance => {
-                    lease.renewed = now;
-                    lease.renewals += 1;
-                }
+                Some(lease) if lease.instance == instance => lease.renewed_at = now,
                 lease => {
                     if let Some(expired) = lease.as_ref() {
-                        events.lease_free_at = Some(expired.renewed + self.lease_duration);
+                        events.lease_free_at = Some(expired.renewed_at + self.lease_duration);
                     }
-                    *lease = Some(HeldLease { instance, renewed: now, renewals: 0 });
+                    *lease = Some(HeldLease { instance, renewed_at: now });
                     events.metric_reads.remove(&instance);
                 }
             }
@@ -131,19 +127,17 @@ impl Log {
     /// Logs a write of an object other than the lease, if the instance does not hold the lease.
     pub(crate) fn record_if_unauthorized(&self, instance: InstanceId, write: &str) {
         self.add(|events| {
-            let permission = match &events.lease {
-                None => Err("the lease is free".to_owned()),
+            let reason = match &events.lease {
+                None => "the lease is free".to_owned(),
                 Some(lease) if lease.instance != instance => {
-                    Err(format!("instance {} holds the lease", lease.instance))
+                    format!("instance {} holds the lease", lease.instance)
                 }
-                Some(lease) if lease.renewed.elapsed() > self.lease_duration => {
-                    Err(format!("it renewed its lease {:?} ago", lease.renewed.elapsed()))
+                Some(lease) if lease.renewed_at.elapsed() > self.lease_duration => {
+                    format!("the lease was renewed {:?} ago", lease.renewed_at.elapsed())
                 }
-                Some(_) => Ok(()),
+                Some(_) => return,
             };
-            if let Err(reason) = permission {
-                events.unauthorized_writes.push(format!("{instance}: {write}, though {reason}"));
-            }
+            events.unauthorized_writes.push(format!("{instance}: {write}, though {reason}"));
         });
     }
 }

@@ -24,7 +24,7 @@ mod instances;
 mod log;
 mod proxy;
 
-use std::{os::unix::process::ExitStatusExt, sync::Arc, time::Duration};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus, sync::Arc, time::Duration};
 
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{SettableMetrics, TestbedExt, are_long_tests_enabled, objects};
@@ -110,12 +110,14 @@ impl Cluster {
         self.log.wait("the next leader", next_leader).await
     }
 
+    async fn wait_for_exit(&self, instance: InstanceId) -> ExitStatus {
+        let exit = |events: &Events| events.exits.get(&instance).copied();
+        self.log.wait("the exit of the old leader", exit).await
+    }
+
     /// Waits until an instance exits because it lost the lease.
     async fn wait_for_exit_after_lease_loss(&self, instance: InstanceId) {
-        let status = self
-            .log
-            .wait("the exit of the old leader", |events| events.exits.get(&instance).copied())
-            .await;
+        let status = self.wait_for_exit(instance).await;
         assert_eq!(status.code(), Some(1), "{status}");
     }
 }
@@ -135,9 +137,9 @@ enum Fault {
     KillAfterScale,
     /// The load changes, then SIGSTOP while the leader is deciding, and SIGCONT after its successor
     /// has scaled.
-    Stop,
+    Suspend,
     /// Disconnected from the API server until another instance leads.
-    Cut,
+    Disconnect,
 }
 
 impl Cluster {
@@ -151,7 +153,7 @@ impl Cluster {
                 self.wait_for_successor(leader).await;
             }
             Fault::KillInReconcile => {
-                self.hold_in_reconcile(leader, change_load).await;
+                self.delay_reconcile(leader, change_load).await;
                 self.instances.signal(leader, Signal::KILL);
                 self.wait_for_successor(leader).await;
             }
@@ -164,16 +166,16 @@ impl Cluster {
                 self.instances.signal(leader, Signal::KILL);
                 self.wait_for_successor(leader).await;
             }
-            Fault::Stop => {
-                self.hold_in_reconcile(leader, change_load).await;
+            Fault::Suspend => {
+                self.delay_reconcile(leader, change_load).await;
                 self.instances.suspend(leader);
                 // The response waits in the socket of the suspended process.
-                self.instances.release_metrics(leader);
+                self.instances.deliver_metrics(leader);
                 self.wait_for_successor(leader).await;
                 self.instances.signal(leader, Signal::CONT);
                 self.wait_for_exit_after_lease_loss(leader).await;
             }
-            Fault::Cut => {
+            Fault::Disconnect => {
                 self.instances.disconnect(leader);
                 change_load();
                 self.wait_for_successor(leader).await;
@@ -183,12 +185,12 @@ impl Cluster {
         }
     }
 
-    /// Changes the load, and waits until the leader is waiting for the metric.
-    async fn hold_in_reconcile(&self, leader: InstanceId, change_load: impl FnOnce()) {
-        self.instances.hold_metrics(leader);
+    /// Changes the load, and waits until the leader is waiting for the delayed metric.
+    async fn delay_reconcile(&self, leader: InstanceId, change_load: impl FnOnce()) {
+        self.instances.delay_metrics(leader);
         change_load();
-        let is_held = |events: &Events| events.held_instances.contains(&leader).then_some(());
-        self.log.wait("a reconcile", is_held).await;
+        let is_waiting = |events: &Events| events.waiting_instances.contains(&leader).then_some(());
+        self.log.wait("a reconcile", is_waiting).await;
     }
 }
 
@@ -199,8 +201,13 @@ async fn every_scaling_happens_exactly_once_despite_leader_failures() {
         "--horizontal-pod-autoscaler-downscale-stabilization=0s",
     ];
     let cluster = Cluster::new(1, &flags);
-    let faults =
-        [Fault::Kill, Fault::Stop, Fault::KillInReconcile, Fault::Cut, Fault::KillAfterScale];
+    let faults = [
+        Fault::Kill,
+        Fault::Suspend,
+        Fault::KillInReconcile,
+        Fault::Disconnect,
+        Fault::KillAfterScale,
+    ];
     let rounds = if are_long_tests_enabled() { LONG_ROUND_COUNT } else { ROUND_COUNT };
     for round in 0..rounds {
         let leader = cluster.wait_for_leader().await;
@@ -221,7 +228,8 @@ async fn every_scaling_happens_exactly_once_despite_leader_failures() {
     assert!(takeovers.len() >= rounds, "{takeovers:?}");
     let (median, longest) = (takeovers[takeovers.len() / 2], takeovers[takeovers.len() - 1]);
     println!(
-        "{} takeovers, time from a free lease to the first reconcile: median {median:?}, longest {longest:?}",
+        "{} takeovers, time from a free lease to the first reconcile: median {median:?}, \
+         longest {longest:?}",
         takeovers.len()
     );
     // On an idle machine, a takeover takes milliseconds. A takeover that waits for another expiry
@@ -236,8 +244,7 @@ async fn sigterm_releases_the_lease_for_an_immediate_takeover() {
         let leader = cluster.wait_for_leader().await;
         cluster.instances.signal(leader, Signal::TERM);
         cluster.wait_for_successor(leader).await;
-        let status =
-            cluster.log.wait("the exit", |events| events.exits.get(&leader).copied()).await;
+        let status = cluster.wait_for_exit(leader).await;
         assert!(status.success() && status.signal().is_none(), "{status}");
     }
     let (releases, takeovers) =
@@ -273,7 +280,7 @@ async fn stabilization_window_survives_the_leader() {
     cluster.log.wait("stored recommendations of 3", |_| all_recommend(3)).await;
     let last_renewal_in_second_half = |events: &Events| {
         let lease = events.lease.as_ref().filter(|lease| lease.instance == leader)?;
-        (lease.renewed.duration_since(load_dropped) > WINDOW / 2).then_some(lease.renewed)
+        (lease.renewed_at.duration_since(load_dropped) > WINDOW / 2).then_some(lease.renewed_at)
     };
     let last_renewal =
         cluster.log.wait("the middle of the window", last_renewal_in_second_half).await;
@@ -299,6 +306,7 @@ async fn stabilization_window_survives_the_leader() {
     let last = scale_downs[AUTOSCALER_COUNT - 1].at.duration_since(load_dropped);
     let killed = last_renewal.duration_since(load_dropped);
     println!(
-        "a window of {WINDOW:?}: leader killed after {killed:?}, last target scaled down after {last:?}"
+        "a window of {WINDOW:?}: leader killed after {killed:?}, last target scaled down after \
+         {last:?}"
     );
 }

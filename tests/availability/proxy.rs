@@ -19,10 +19,10 @@ use crate::log::{InstanceId, Log, ScaleWrite};
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     /// Blocks both directions if true.
-    pub(crate) is_cut: watch::Sender<bool>,
+    pub(crate) is_disconnected: watch::Sender<bool>,
     /// Delays metrics responses while true. An instance writes the scale only after such a
     /// response.
-    pub(crate) holds_metrics: watch::Sender<bool>,
+    pub(crate) delays_metrics: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
@@ -44,26 +44,27 @@ struct Handler {
     instance: InstanceId,
     testbed: Testbed,
     log: Arc<Log>,
-    is_cut: watch::Receiver<bool>,
-    holds_metrics: watch::Receiver<bool>,
+    is_disconnected: watch::Receiver<bool>,
+    delays_metrics: watch::Receiver<bool>,
 }
 
 impl Proxy {
     pub(crate) async fn open(instance: InstanceId, testbed: Testbed, log: Arc<Log>) -> Self {
-        let (is_cut, holds_metrics) = (watch::Sender::new(false), watch::Sender::new(false));
+        let (is_disconnected, delays_metrics) =
+            (watch::Sender::new(false), watch::Sender::new(false));
         let handler = Handler {
             instance,
             testbed,
             log,
-            is_cut: is_cut.subscribe(),
-            holds_metrics: holds_metrics.subscribe(),
+            is_disconnected: is_disconnected.subscribe(),
+            delays_metrics: delays_metrics.subscribe(),
         };
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router =
             Router::new().fallback(move |request: Request<Body>| handler.clone().handle(request));
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, is_cut, holds_metrics, task }
+        Self { address, is_disconnected, delays_metrics, task }
     }
 }
 
@@ -72,7 +73,7 @@ impl Handler {
         let (parts, body) = request.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
         let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
-        if *self.is_cut.borrow() {
+        if *self.is_disconnected.borrow() {
             pending::<()>().await;
         }
         let is_write = method != Method::GET;
@@ -86,11 +87,11 @@ impl Handler {
         if response.status().is_success() {
             self.record(is_write, &path, &body);
         }
-        if is_metric(&path) && *self.holds_metrics.borrow() {
-            self.log.add(|events| events.held_instances.push(self.instance));
-            self.holds_metrics.wait_for(|holds| !holds).await.ok();
+        if is_metric(&path) && *self.delays_metrics.borrow() {
+            self.log.add(|events| events.waiting_instances.push(self.instance));
+            self.delays_metrics.wait_for(|delays| !delays).await.ok();
         }
-        self.stream(response)
+        self.with_stalling_body(response)
     }
 
     fn record(&self, is_write: bool, path: &str, body: &Bytes) {
@@ -116,17 +117,17 @@ impl Handler {
         }
     }
 
-    /// The response as a stream that stalls once the instance is disconnected.
-    fn stream(&self, response: Response<Body>) -> Response<Body> {
+    /// The response with a body that stalls once the instance is disconnected.
+    fn with_stalling_body(&self, response: Response<Body>) -> Response<Body> {
         let (parts, body) = response.into_parts();
-        let data = (body.into_data_stream(), self.is_cut.clone());
-        let body = stream::unfold(data, |(mut data, mut is_cut)| async move {
-            let cut = async { drop(is_cut.wait_for(|is_cut| *is_cut).await) };
+        let data = (body.into_data_stream(), self.is_disconnected.clone());
+        let body = stream::unfold(data, |(mut data, mut is_disconnected)| async move {
+            let disconnected = async { drop(is_disconnected.wait_for(|value| *value).await) };
             let next = tokio::select! {
                 next = data.next() => next?,
-                () = cut => pending().await,
+                () = disconnected => pending().await,
             };
-            Some((next, (data, is_cut)))
+            Some((next, (data, is_disconnected)))
         });
         Response::from_parts(parts, Body::from_stream(body))
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     helm::{Helm, NAMESPACE},
-    rendered::{arguments, deployment, of_kind},
+    rendered::{arguments, of_kind, pod_spec},
 };
 
 /// Flag, port, roles and bindings exist only if `debug.enabled` is set. They match each other and
@@ -26,8 +26,7 @@ pub(crate) fn check_debug_api(helm: &Helm) -> Result<()> {
     // The controller may review tokens and accesses, and the readers may read.
     let reviews = find_by_suffix(&objects, "ClusterRoleBinding", "-auth-delegator")?;
     ensure!(reviews["roleRef"]["name"] == "system:auth-delegator", "{reviews}");
-    let controller_account =
-        &deployment(&objects)?["spec"]["template"]["spec"]["serviceAccountName"];
+    let controller_account = &pod_spec(&objects)?["serviceAccountName"];
     ensure!(reviews["subjects"][0]["name"] == *controller_account, "{reviews}");
     let readers = find_by_suffix(&objects, "RoleBinding", "-debug-reader")?;
     ensure!(readers["subjects"] == json!([{ "kind": "Group", "name": "sre" }]), "{readers}");
@@ -43,7 +42,7 @@ fn check_port(objects: &[Value]) -> Result<()> {
     for flag in ["--debug-port=9000", "--debug-memory-limit=16Mi"] {
         ensure!(arguments.iter().any(|argument| argument == flag), "no {flag}: {arguments:?}");
     }
-    let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
+    let container = &pod_spec(objects)?["containers"][0];
     let port = json!({ "name": "debug", "containerPort": 9000, "protocol": "TCP" });
     ensure!(container["ports"].as_array().is_some_and(|ports| ports.contains(&port)), "no port");
     ensure!(container["env"][0]["name"] == "HPA_POD_NAME", "{}", container["env"]);
@@ -74,7 +73,7 @@ fn check_reader(objects: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// The account of the tokens may read the documents, and has no other rights.
+/// The service account whose tokens the readers request may only GET `/debug/v1/*`.
 fn check_account(objects: &[Value]) -> Result<()> {
     let account = json!([{
         "kind": "ServiceAccount", "name": "a-lease-debug", "namespace": NAMESPACE,

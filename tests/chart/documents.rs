@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::{
     files,
     helm::{ADAPTER, CONTROLLER},
+    rendered::alert_rules,
 };
 
 /// The parts of each alert's section.
@@ -19,13 +20,7 @@ const ALERT_PARTS: [&str; 3] = ["**Meaning.**", "**Check.**", "**Cure.**"];
 /// docs/alerts.md has one section per alert, in the order of the rules.
 pub(crate) fn check_alerts() -> Result<()> {
     let rules = files::read_controller_file("files/rules.yaml")?;
-    let alerts: Vec<&str> = rules["groups"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .flat_map(|group| group["rules"].as_array().into_iter().flatten())
-        .filter_map(|rule| rule["alert"].as_str())
-        .collect();
+    let alerts: Vec<&str> = alert_rules(&rules).filter_map(|rule| rule["alert"].as_str()).collect();
     ensure!(!alerts.is_empty(), "no alerts");
     let text = fs::read_to_string(repository_path("docs/alerts.md"))?;
     let sections: Vec<&str> = text.split("\n## ").skip(1).collect();
@@ -120,21 +115,26 @@ fn anchor(heading: &str) -> String {
 
 /// Each `--set` in a document names a value of the chart that its code block installs.
 pub(crate) fn check_values() -> Result<()> {
+    let schema = |chart| files::read_from_chart(chart, "values.schema.json");
+    let (controller, adapter) = (schema(&CONTROLLER)?, schema(&ADAPTER)?);
     let mut seen = BTreeSet::new();
     for document in markdown_files()? {
         let text = fs::read_to_string(&document)?;
         for block in text.split("```") {
-            let chart = if block.contains("charts/hpa-adapter") { &ADAPTER } else { &CONTROLLER };
-            let schema = files::read_from_chart(chart, "values.schema.json")?;
+            let (chart, schema) = if block.contains("charts/hpa-adapter") {
+                (ADAPTER.name, &adapter)
+            } else {
+                (CONTROLLER.name, &controller)
+            };
             for name in set_value_names(block) {
                 let document = document.display();
-                ensure!(has_value(&schema, name), "{document}: {} has no {name}", chart.name);
-                seen.insert((chart.name, name.to_owned()));
+                ensure!(has_value(schema, name), "{document}: {chart} has no {name}");
+                seen.insert(format!("{chart} {name}"));
             }
         }
     }
-    for used in [(CONTROLLER.name, "dryRun"), (ADAPTER.name, "image.repository")] {
-        ensure!(seen.contains(&(used.0, used.1.to_owned())), "{used:?} is missing in {seen:?}");
+    for used in ["hpa-controller dryRun", "hpa-adapter image.repository"] {
+        ensure!(seen.contains(used), "{used} is missing in {seen:?}");
     }
     Ok(())
 }
@@ -150,8 +150,8 @@ fn has_value(schema: &Value, name: &str) -> bool {
     let mut at = schema;
     for part in name.split('.') {
         let Some(properties) = at.get("properties") else { return at["type"] == "object" };
-        let Some(member) = properties.get(part) else { return false };
-        at = member;
+        let Some(property) = properties.get(part) else { return false };
+        at = property;
     }
     true
 }

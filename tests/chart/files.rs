@@ -30,20 +30,20 @@ pub(crate) fn check_schema(chart: &Chart) -> Result<()> {
 
 fn compare_with_schema(path: &str, value: &Value, schema: &Value) -> Result<()> {
     // Embedded Kubernetes objects have no properties in the schema.
-    let (Value::Object(members), Some(properties)) = (value, schema["properties"].as_object())
+    let (Value::Object(fields), Some(properties)) = (value, schema["properties"].as_object())
     else {
         return Ok(());
     };
-    ensure!(schema["additionalProperties"] == Value::Bool(false), "{path} takes other members");
-    let (named, known) = (keys(members), keys(properties));
+    ensure!(schema["additionalProperties"] == Value::Bool(false), "{path} allows other fields");
+    let (named, known) = (keys(fields), keys(properties));
     // `global` is reserved by helm, and `claims` is an optional field of a container.
     let optional = BTreeSet::from(["global", "claims"]);
     let unknown: Vec<_> = named.difference(&known).collect();
     let absent: Vec<_> = known.difference(&named).filter(|key| !optional.contains(*key)).collect();
     ensure!(unknown.is_empty(), "not in the schema: {path} {unknown:?}");
     ensure!(absent.is_empty(), "not in values.yaml: {path} {absent:?}");
-    members.iter().try_for_each(|(key, member)| {
-        compare_with_schema(&format!("{path}.{key}"), member, &properties[key])
+    fields.iter().try_for_each(|(key, field)| {
+        compare_with_schema(&format!("{path}.{key}"), field, &properties[key])
     })
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use hpa_tests::repository_path;
 use serde_json::Value;
 
@@ -106,10 +106,7 @@ impl Helm {
 
     /// The rendered text of a release in a namespace of the same name.
     pub(crate) fn render_text(&self, release: &str, value_set: &str) -> Result<String> {
-        let values = self.chart.value_arguments(value_set);
-        let output = self.run(&["template", release, "--namespace", release], &values)?;
-        ensure!(output.status.success(), "helm template: {}", output_text(&output));
-        Ok(String::from_utf8(output.stdout)?)
+        self.render_release(release, release, &self.chart.value_arguments(value_set))
     }
 
     /// The objects of a release in a namespace of the same name, without Helm's labels.
@@ -129,11 +126,13 @@ impl Helm {
     }
 
     fn render(&self, values: &[String]) -> Result<Vec<Value>> {
-        let output = self.run(&["template", RELEASE, "--namespace", NAMESPACE], values)?;
-        if !output.status.success() {
-            bail!("helm template: {}", output_text(&output));
-        }
-        parse_documents(&String::from_utf8(output.stdout)?)
+        parse_documents(&self.render_release(RELEASE, NAMESPACE, values)?)
+    }
+
+    fn render_release(&self, release: &str, namespace: &str, values: &[String]) -> Result<String> {
+        let output = self.run(&["template", release, "--namespace", namespace], values)?;
+        ensure!(output.status.success(), "helm template: {}", output_text(&output));
+        Ok(String::from_utf8(output.stdout)?)
     }
 }
 

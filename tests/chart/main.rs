@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         report.add_result(&name, files::check_schema(chart));
     }
     report.add_result("schema_has_the_log_levels_of_the_flag", files::check_log_levels());
-    report.add_result("schema_has_the_settings", files::check_setting_names());
+    report.add_result("schema_allows_exactly_the_settings", files::check_setting_names());
     report.add_result("roles_match_flag_defaults", files::check_roles());
     report.add_result("namespaced_role_has_the_rights_on_targets", access::check_namespaced_role());
     report.add_result("every_alert_is_documented", documents::check_alerts());
@@ -77,29 +77,22 @@ fn main() -> ExitCode {
     report.finish()
 }
 
+/// Checks both charts with a helm binary.
 fn check_with_helm(helm: &Helm, report: &mut Report) {
     println!("\nwith helm {}", helm.version);
     let binary = hpa_binary();
     let mut all = Vec::new();
     for value_set in CONTROLLER.value_sets {
         let Some(objects) = render(helm, value_set, report) else { continue };
-        report.add_result(&format!("{value_set}::probes"), rendered::check_probes(&objects));
+        let name = |test: &str| format!("{}::{value_set}::{test}", helm.chart_name());
+        report.add_result(&name("probes"), rendered::check_probes(&objects));
         report.add_result(
-            &format!("{value_set}::permissions_match_the_files"),
-            rendered::check_permissions(&objects, value_set),
+            &name("permissions_match_the_files"),
+            access::check_permissions(&objects, value_set),
         );
-        report.add_result(
-            &format!("{value_set}::contains_the_files"),
-            rendered::check_shipped_files(&objects),
-        );
-        report.add_result(
-            &format!("{value_set}::flags_are_valid"),
-            rendered::check_flags(&objects, &binary),
-        );
-        report.add_result(
-            &format!("{value_set}::names_are_texts"),
-            rendered::check_quoted_names(helm, value_set),
-        );
+        report.add_result(&name("files_are_unchanged"), rendered::check_shipped_files(&objects));
+        report.add_result(&name("flags_are_valid"), rendered::check_flags(&objects, &binary));
+        report.add_result(&name("names_are_quoted"), rendered::check_quoted_names(helm, value_set));
         all.push(((*value_set).to_owned(), objects));
     }
     report.add_result("switches_add_objects", rendered::check_switches(helm));
@@ -108,7 +101,7 @@ fn check_with_helm(helm: &Helm, report: &mut Report) {
     report.add_result("valid_values_are_accepted", rendered::check_valid_values(helm, &binary));
     report.add_result("vendor_versions_are_accepted", rendered::check_kube_versions(helm));
     report.add_result("debug_api_is_optional_and_complete", debug::check_debug_api(helm));
-    report.add_result("metrics_from_prometheus", adapter::check_in_process_rules(helm));
+    report.add_result("prometheus_rules_compile", adapter::check_in_process_rules(helm));
     report.add_result("egress_reaches_each_prometheus", access::check_egress_to_prometheus(helm));
     report.add_result("skipper_rights_follow_the_values", access::check_skipper_rights(helm));
     all.extend(check_adapter_chart(&helm.with_chart(&ADAPTER), &binary, report));
@@ -135,11 +128,11 @@ fn check_adapter_chart(
     let mut all = Vec::new();
     for value_set in ADAPTER.value_sets {
         let Some(objects) = render(helm, value_set, report) else { continue };
-        let name = |test: &str| format!("adapter::{value_set}::{test}");
+        let name = |test: &str| format!("{}::{value_set}::{test}", helm.chart_name());
         report.add_result(&name("probes"), adapter::check_probes(&objects, value_set));
         report.add_result(&name("rules_are_valid"), adapter::check_rules(&objects, value_set));
         report.add_result(
-            &name("apis_have_a_certificate"),
+            &name("apis_with_rules_are_registered"),
             adapter::check_api_services(&objects, value_set),
         );
         report.add_result(
@@ -147,18 +140,24 @@ fn check_adapter_chart(
             adapter::check_write_permissions(&objects),
         );
         report.add_result(&name("flags_are_valid"), rendered::check_flags(&objects, binary));
-        report.add_result(&name("names_are_texts"), rendered::check_quoted_names(helm, value_set));
+        report.add_result(&name("names_are_quoted"), rendered::check_quoted_names(helm, value_set));
         all.push((format!("adapter/{value_set}"), objects));
     }
-    report.add_result("adapter::arguments_follow_the_values", adapter::check_arguments(helm));
-    report.add_result("adapter::switches_add_objects", adapter::check_switches(helm));
+    report.add_result("hpa-adapter::arguments_follow_the_values", adapter::check_arguments(helm));
+    report.add_result("hpa-adapter::switches_add_objects", adapter::check_switches(helm));
     report.add_result(
-        "adapter::permissions_follow_the_configuration",
+        "hpa-adapter::permissions_follow_the_configuration",
         adapter::check_needed_permissions(helm),
     );
-    report.add_result("adapter::manifests_are_those_of_the_chart", adapter::check_manifests(helm));
-    report.add_result("adapter::invalid_values_are_rejected", adapter::check_invalid_values(helm));
-    let notes = "adapter::notes_say_what_to_do_next";
+    report.add_result(
+        "hpa-adapter::manifests_are_those_of_the_chart",
+        adapter::check_manifests(helm),
+    );
+    report.add_result(
+        "hpa-adapter::invalid_values_are_rejected",
+        adapter::check_invalid_values(helm),
+    );
+    let notes = "hpa-adapter::notes_name_the_next_steps";
     if helm.version.starts_with("v3.") {
         report.skip(notes, "Helm 3 renders notes only with a cluster");
     } else {
@@ -172,7 +171,7 @@ fn render(helm: &Helm, value_set: &str, report: &mut Report) -> Option<Vec<Value
     let name = |test: &str| format!("{}::{value_set}::{test}", helm.chart_name());
     match helm.lint(value_set).and_then(|()| helm.template(value_set)) {
         Ok(objects) => {
-            report.add_result(&name("is_safe"), rendered::check_pod_security(&objects));
+            report.add_result(&name("pod_is_unprivileged"), rendered::check_pod_security(&objects));
             Some(objects)
         }
         Err(error) => {

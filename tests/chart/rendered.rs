@@ -7,10 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::files;
-use crate::helm::{Helm, NAMESPACE};
-
-/// The verbs that a dry run needs.
-const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
+use crate::helm::Helm;
 
 pub(crate) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|object| object["kind"] == kind).collect()
@@ -20,10 +17,21 @@ pub(crate) fn deployment(objects: &[Value]) -> Result<&Value> {
     of_kind(objects, "Deployment").first().copied().context("no Deployment")
 }
 
+/// The pod spec of the Deployment.
+pub(crate) fn pod_spec(objects: &[Value]) -> Result<&Value> {
+    Ok(&deployment(objects)?["spec"]["template"]["spec"])
+}
+
 /// The arguments of the container.
 pub(crate) fn arguments(objects: &[Value]) -> Result<Vec<String>> {
-    let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
+    let container = &pod_spec(objects)?["containers"][0];
     Ok(serde_json::from_value(container["args"].clone())?)
+}
+
+/// The rules of all groups in the spec of a `PrometheusRule`.
+pub(crate) fn alert_rules(spec: &Value) -> impl Iterator<Item = &Value> {
+    let groups = spec["groups"].as_array().into_iter().flatten();
+    groups.flat_map(|group| group["rules"].as_array().into_iter().flatten())
 }
 
 /// The pod is unprivileged, has requests, and is selected by all selectors.
@@ -53,13 +61,14 @@ pub(crate) fn check_pod_security(objects: &[Value]) -> Result<()> {
 
 /// The probes use the metrics port.
 pub(crate) fn check_probes(objects: &[Value]) -> Result<()> {
-    let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
+    let container = &pod_spec(objects)?["containers"][0];
+    let has_tls =
+        arguments(objects)?.iter().any(|argument| argument.starts_with("--tls-cert-file"));
+    let scheme = if has_tls { "HTTPS" } else { "HTTP" };
     for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
         let get = &container[probe]["httpGet"];
-        ensure!(get["path"] == path && get["port"] == "metrics", "{probe}: {get}");
-        let tls =
-            arguments(objects)?.iter().any(|argument| argument.starts_with("--tls-cert-file"));
-        ensure!(get["scheme"] == if tls { "HTTPS" } else { "HTTP" }, "{probe}: {get}");
+        let expected = json!({"path": path, "port": "metrics", "scheme": scheme});
+        ensure!(*get == expected, "{probe}: {get}");
     }
     Ok(())
 }
@@ -86,159 +95,6 @@ fn check_selectors(objects: &[Value], deployment: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The rules of the shipped role files that a set of values needs.
-fn rules_for(value_set: &str) -> Result<Value> {
-    let mut files = vec!["files/clusterrole.yaml"];
-    if value_set == "everything" {
-        files.push("files/role-schedules.yaml");
-        files.extend(["files/role-skipper-ingress.yaml", "files/role-skipper-routegroup.yaml"]);
-    }
-    let mut rules = Vec::new();
-    for file in files {
-        let role = files::read_controller_file(file)?;
-        rules.extend(role["rules"].as_array().context("no rules")?.clone());
-    }
-    Ok(rules.into())
-}
-
-/// The rendered roles have the rules of the shipped files: the `ClusterRole`, for the cluster or
-/// per namespace, and the role for leader election.
-pub(crate) fn check_permissions(objects: &[Value], value_set: &str) -> Result<()> {
-    let (shipped, election) = (
-        files::read_controller_file("files/clusterrole.yaml")?,
-        files::read_controller_file("files/role.yaml")?,
-    );
-    let is_main = |role: &&&Value| {
-        !role["metadata"]["name"].as_str().unwrap_or_default().ends_with("-election")
-    };
-    let (of_users, cluster_roles) = cluster_roles(objects);
-    check_roles_of_users(objects, &of_users)?;
-    let roles = of_kind(objects, "Role");
-    if value_set == "namespaced" {
-        ensure!(cluster_roles.is_empty(), "a ClusterRole");
-        let namespaces: Vec<_> = roles.iter().map(|role| &role["metadata"]["namespace"]).collect();
-        ensure!(namespaces == ["shop", "pay"], "{namespaces:?}");
-    }
-    for role in cluster_roles.iter().chain(roles.iter().filter(is_main)) {
-        if value_set == "shadow" {
-            check_read_only(role, &shipped)?;
-        } else {
-            ensure!(role["rules"] == rules_for(value_set)?, "{}", role["metadata"]["name"]);
-        }
-    }
-    let elections: Vec<_> = roles.iter().filter(|role| !is_main(role)).collect();
-    ensure!(
-        elections.len() == usize::from(has_leader_election(objects)?),
-        "{} leader election roles",
-        elections.len()
-    );
-    check_leases(&of_kind(objects, "Lease"), &elections, value_set == "shadow")?;
-    for role in elections {
-        ensure!(
-            role["rules"] == rules_for_lease(&election["rules"], &lease_name(objects)?)?,
-            "the leader election role"
-        );
-        ensure!(
-            role["metadata"]["namespace"] == NAMESPACE,
-            "the role is not in the namespace of the lease"
-        );
-    }
-    check_bindings(objects)
-}
-
-/// A Lease object is a hook that deletes the lease at the end of `helm uninstall`. In shadow mode,
-/// it also deletes the lease after the upgrade to shadow mode.
-fn check_leases(leases: &[&Value], roles: &[&&Value], is_shadow: bool) -> Result<()> {
-    ensure!(leases.len() == usize::from(is_shadow) + roles.len(), "{} leases", leases.len());
-    for lease in leases {
-        // Helm must delete it after the role bindings.
-        let annotations = json!({
-            "helm.sh/hook": if is_shadow { "post-delete,post-upgrade" } else { "post-delete" },
-            "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
-        });
-        ensure!(lease["metadata"]["annotations"] == annotations, "{lease}");
-    }
-    for (lease, role) in leases.iter().zip(roles) {
-        let name = &lease["metadata"]["name"];
-        ensure!(role["rules"][0]["resourceNames"][0] == *name, "{name} is not the role's lease");
-    }
-    Ok(())
-}
-
-/// The role has the rules of the shipped file, without write verbs.
-fn check_read_only(role: &Value, shipped: &Value) -> Result<()> {
-    let reading = |entry: &Value| {
-        let mut reduced = entry.clone();
-        let verbs = reduced["verbs"].as_array_mut()?;
-        verbs.retain(|verb| READ_VERBS.iter().any(|allowed| verb == allowed));
-        (!verbs.is_empty()).then_some(reduced)
-    };
-    let expected: Vec<Value> =
-        shipped["rules"].as_array().into_iter().flatten().filter_map(reading).collect();
-    ensure!(expected.len() > 3 && role["rules"] == Value::Array(expected), "{}", role["rules"]);
-    Ok(())
-}
-
-fn has_leader_election(objects: &[Value]) -> Result<bool> {
-    Ok(arguments(objects)?.contains(&"--leader-elect=true".to_owned()))
-}
-
-fn lease_name(objects: &[Value]) -> Result<String> {
-    let named = |argument: String| {
-        argument.strip_prefix("--leader-elect-resource-name=").map(ToOwned::to_owned)
-    };
-    arguments(objects)?.into_iter().find_map(named).context("no lease")
-}
-
-/// The shipped rules, for a lease of another name.
-fn rules_for_lease(rules: &Value, lease: &str) -> Result<Value> {
-    Ok(serde_json::from_str(&rules.to_string().replace("hpa-controller", lease))?)
-}
-
-/// The `ClusterRole`s that are aggregated to those of users, and the others.
-fn cluster_roles(objects: &[Value]) -> (Vec<&Value>, Vec<&Value>) {
-    let is_aggregated = |role: &&Value| {
-        let labels = role["metadata"]["labels"].as_object();
-        let mut names = labels.into_iter().flat_map(|labels| labels.keys());
-        names.any(|name| name.starts_with("rbac.authorization.k8s.io/aggregate-to-"))
-    };
-    of_kind(objects, "ClusterRole").into_iter().partition(is_aggregated)
-}
-
-/// With the CRD, users get rights to the custom API, and to nothing else.
-fn check_roles_of_users(objects: &[Value], of_users: &[&Value]) -> Result<()> {
-    let has_crd = !of_kind(objects, "CustomResourceDefinition").is_empty();
-    ensure!(of_users.len() == if has_crd { 2 } else { 0 }, "{} roles of users", of_users.len());
-    let rules = of_users.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
-    for rule in rules {
-        ensure!(rule["apiGroups"] == json!(["autoscaling.hpa-rs.dev"]), "{rule}");
-    }
-    Ok(())
-}
-
-/// Every role is bound to the service account of the pods, and there are no other bindings.
-fn check_bindings(objects: &[Value]) -> Result<()> {
-    let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
-    for (kind, binder) in [("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")] {
-        let bindings = of_kind(objects, binder);
-        let roles = if kind == "Role" { of_kind(objects, kind) } else { cluster_roles(objects).1 };
-        ensure!(
-            roles.len() == bindings.len(),
-            "{} {kind}s, {} bindings",
-            roles.len(),
-            bindings.len()
-        );
-        for (role, binding) in roles.iter().zip(bindings) {
-            ensure!(binding["roleRef"]["name"] == role["metadata"]["name"], "{binding}");
-            ensure!(binding["metadata"]["namespace"] == role["metadata"]["namespace"], "{binding}");
-            let subject =
-                json!([{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]);
-            ensure!(binding["subjects"] == subject, "{binding}");
-        }
-    }
-    Ok(())
-}
-
 /// CRD, alerts, dashboard and `PodMonitor` equal the shipped files.
 pub(crate) fn check_shipped_files(objects: &[Value]) -> Result<()> {
     for definition in of_kind(objects, "CustomResourceDefinition") {
@@ -258,8 +114,8 @@ pub(crate) fn check_shipped_files(objects: &[Value]) -> Result<()> {
             &monitor["spec"]["podMetricsEndpoints"][0],
             &shipped["spec"]["podMetricsEndpoints"][0],
         );
-        for member in ["port", "path", "honorLabels"] {
-            ensure!(endpoint[member] == expected[member], "{endpoint}");
+        for field in ["port", "path", "honorLabels"] {
+            ensure!(endpoint[field] == expected[field], "{endpoint}");
         }
     }
     let maps = of_kind(objects, "ConfigMap");
@@ -279,10 +135,8 @@ pub(crate) fn check_alert_links(helm: &Helm) -> Result<()> {
     );
     let objects = helm.template_with(&set)?;
     let rules = of_kind(&objects, "PrometheusRule");
-    let spec = &rules.first().context("no alerts")?["spec"];
-    let groups = spec["groups"].as_array().context("no groups")?;
-    let alerts: Vec<&Value> =
-        groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()).collect();
+    let spec = &rules.first().context("no PrometheusRule")?["spec"];
+    let alerts: Vec<&Value> = alert_rules(spec).collect();
     ensure!(!alerts.is_empty(), "no alerts");
     for alert in alerts {
         let (name, links) = (alert["alert"].as_str().unwrap_or_default(), &alert["annotations"]);
@@ -412,9 +266,14 @@ pub(crate) fn check_invalid_values(helm: &Helm) -> Result<()> {
         ("log.level=hpa_control=debug", "level"),
         (r"log.level=info\,hpa_controller=debg", "level"),
     ];
-    for (set, named) in invalid {
+    check_rejected(helm, &invalid)
+}
+
+/// Rendering fails with each `--set`, and the error contains the text beside it.
+pub(crate) fn check_rejected(helm: &Helm, invalid: &[(&str, &str)]) -> Result<()> {
+    for (set, text) in invalid {
         let error = helm.template_with(set).err().with_context(|| format!("{set} is accepted"))?;
-        ensure!(format!("{error:#}").contains(named), "{set}: {error:#}");
+        ensure!(format!("{error:#}").contains(text), "{set}: {error:#}");
     }
     Ok(())
 }

@@ -82,7 +82,7 @@ struct Server {
 impl Server {
     /// Applies an object, which may exist, in a dry run with strict field validation.
     async fn dry_run(&self, object: &Value) -> Result<()> {
-        let text = |member: &str| object[member].as_str().unwrap_or_default();
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
         let (group, version) =
             text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
         let kind = GroupVersionKind::gvk(group, version, text("kind"));

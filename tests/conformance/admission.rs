@@ -51,9 +51,9 @@ fn check_accepted(
 /// [`normalize`](crate::compare::normalize), keeps zeros: a stabilization window of 0 is a setting.
 fn remove_empty_fields(value: &mut Value) {
     match value {
-        Value::Object(members) => {
-            members.values_mut().for_each(remove_empty_fields);
-            members.retain(|_, member| match member {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(remove_empty_fields);
+            fields.retain(|_, field| match field {
                 Value::Null => false,
                 Value::String(text) => !text.is_empty(),
                 Value::Array(items) => !items.is_empty(),

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 /// Removes fields that are `null`, empty or zero, at all levels. Items of arrays remain.
 pub(crate) fn normalize(value: &mut Value) {
     match value {
-        Value::Object(members) => {
-            members.values_mut().for_each(normalize);
-            members.retain(|_, member| !is_absent(member));
+        Value::Object(fields) => {
+            fields.values_mut().for_each(normalize);
+            fields.retain(|_, field| !is_absent(field));
         }
         Value::Array(items) => items.iter_mut().for_each(normalize),
         _ => {}
@@ -18,7 +18,7 @@ fn is_absent(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
-        Value::Object(members) => members.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
         Value::String(text) => text.is_empty(),
         Value::Number(number) => number.as_f64() == Some(0.0),
         Value::Bool(_) => false,

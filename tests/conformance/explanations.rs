@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use hpa_calc::{
-    api::MetricSourceType,
+    api::{MetricSourceType, PolicySelect},
     explain::{Reason, TargetValue},
     pods::{PodClass, PodCounts},
     replicas::Rule,
@@ -43,18 +43,16 @@ pub(crate) fn check(
     check_changes(inputs, &report)
 }
 
-/// The sentence of a report must contain a reason, and must not repeat the message of an error.
+/// The sentence of a report must contain a reason, and must not repeat the message of an error. A
+/// failure must have advice.
 fn check_sentence(report: &Report) -> Result<(), String> {
     let Report { sentence, error, .. } = report;
     let (_, why) = sentence.split_once(": ").unwrap_or_default();
     if why.trim().is_empty() || sentence.contains(": ;") || sentence.ends_with([':', ';', ' ']) {
         return Err(format!("empty reason in {sentence:?}"));
     }
-    for metric in &report.metrics {
-        let Some(cause) = metric.explanation.error.as_deref().filter(|cause| !cause.is_empty())
-        else {
-            continue;
-        };
+    let causes = report.metrics.iter().filter_map(|metric| metric.explanation.error.as_deref());
+    for cause in causes.filter(|cause| !cause.is_empty()) {
         if sentence.matches(cause).count() > 1 {
             return Err(format!("repeated cause in {sentence:?}"));
         }
@@ -149,10 +147,10 @@ fn largest_proposal(report: &Report, current: i32) -> Option<i32> {
 /// Checks that the limit of a direction follows from its policies.
 fn check_rate(rate: &RateLimit, is_scale_up: bool) -> Result<(), String> {
     let allowed = rate.policies.iter().map(|policy| policy.allowed_replicas);
-    let take_maximum = is_scale_up != (rate.select.as_str() == "Min");
+    let take_maximum = is_scale_up != (rate.select == PolicySelect::Min);
     let limit = if take_maximum { allowed.max() } else { allowed.min() };
     match limit {
-        Some(limit) if rate.select.as_str() != "Disabled" && limit != rate.limit => {
+        Some(limit) if rate.select != PolicySelect::Disabled && limit != rate.limit => {
             Err(format!("policies lead to {limit}, not {}", rate.limit))
         }
         _ => Ok(()),
@@ -221,7 +219,7 @@ fn average_proposal(
     let counts = pod_counts(metric);
     ensure_equal("pods", Some(counts), explanation.pods)?;
     let pods = ReportedPods::new(metric);
-    let ratio = pods.ratio(&[]);
+    let ratio = pods.ratio(&[], false);
     ensure_equal_ratio(explanation.ratio.unwrap_or(f64::NAN), ratio)?;
     let include_unready = counts.unready > 0 && ratio > 1.0;
     if !include_unready && counts.missing == 0 {
@@ -237,7 +235,7 @@ fn average_proposal(
         added.push(PodClass::Unready);
         counted += counts.unready;
     }
-    let new = pods.ratio_with(&added, ratio < 1.0);
+    let new = pods.ratio(&added, ratio < 1.0);
     ensure_equal_ratio(explanation.rebalanced_ratio.ok_or("no rebalanced ratio")?, new)?;
     ensure_equal("counted", explanation.counted_pods, Some(counted))?;
     let replicas = ceil(new * counted as f64);
@@ -274,14 +272,9 @@ impl<'a> ReportedPods<'a> {
         self.metric.pod_list.iter().filter(move |pod| pod.class == class)
     }
 
-    fn ratio(&self, added: &[PodClass]) -> f64 {
-        self.ratio_with(added, false)
-    }
-
-    /// The ratio with pods of further classes. If `is_down`, missing pods are assumed to use their
-    /// target, or their request if that is more. Otherwise, all added pods are assumed to use
-    /// nothing.
-    fn ratio_with(&self, added: &[PodClass], is_down: bool) -> f64 {
+    /// The ratio with the pods of the classes `added`, which are assumed to use nothing. If
+    /// `is_down`, missing pods are assumed to use their target, or their request if that is more.
+    fn ratio(&self, added: &[PodClass], is_down: bool) -> f64 {
         let mut usage: i128 =
             self.in_class(PodClass::Ready).filter_map(|pod| pod.usage).map(milli).sum();
         let mut requests: i128 =

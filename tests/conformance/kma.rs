@@ -3,15 +3,14 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use async_trait::async_trait;
 use hpa_calc::{
-    api::{CrossVersionObjectReference, HorizontalPodAutoscaler},
+    api::HorizontalPodAutoscaler,
     go_duration,
     quantity::{Format, Quantity},
 };
 use hpa_collectors::{
-    Clients, Cluster, CollectorPlan, Compat, ConfigError, Context, Environment, Ingress,
-    LookupError, MetricConfig, Pod, RouteGroup, annotations::Annotations, metric_configs,
+    Clients, CollectorPlan, Compat, ConfigError, Context, Environment, MetricConfig,
+    annotations::Annotations, metric_configs,
 };
 use hpa_prometheus::client::{Client, Settings};
 use jiff::Timestamp;
@@ -21,6 +20,7 @@ use serde_json::{Value, json};
 use crate::{
     adapter::prometheus::Prometheus,
     compare::{ensure_equal, normalize},
+    kma_http::objects::Objects,
 };
 
 const COMPAT: Compat = Compat::Reference;
@@ -36,6 +36,9 @@ fn environment(external_rps_metric: Option<&str>) -> Environment {
     }
 }
 
+type ConfigResult = Result<Vec<MetricConfig>, ConfigError>;
+
+/// The autoscaler of a line, and the configurations of its metrics.
 fn configs(line: &Value) -> Result<(HorizontalPodAutoscaler, ConfigResult), String> {
     let hpa = HorizontalPodAutoscaler::deserialize(&line["hpa"])
         .map_err(|error| format!("hpa: {error}"))?;
@@ -43,8 +46,6 @@ fn configs(line: &Value) -> Result<(HorizontalPodAutoscaler, ConfigResult), Stri
     let configs = metric_configs(&hpa, &annotations, COMPAT);
     Ok((hpa, configs))
 }
-
-type ConfigResult = Result<Vec<MetricConfig>, ConfigError>;
 
 /// Compares the configurations of an autoscaler's metrics, and the plans for reading them.
 pub(crate) fn hpa_config(line: &Value) -> Result<(), String> {
@@ -98,11 +99,12 @@ fn compare_plan(
             )?;
             ensure_equal_duration("collector.interval", &expected["interval"], plan.interval_nanos)
         }
-        // The reference looks up the target, which may be missing. A plan does not.
+        // kube-metrics-adapter looks up the target, which may be missing. A plan does not.
         (Some(text), _) if text.ends_with("not found") && text.contains("pod label selector") => {
             Ok(())
         }
-        // Messages about a JSONPath differ from the reference: they name the mistake in the path.
+        // Messages about a JSONPath differ from kube-metrics-adapter: they name the mistake in the
+        // path.
         (Some(_), Err(ConfigError::JsonPath(_))) => Ok(()),
         (Some(text), Err(error)) => {
             ensure_equal("collector.error", &json!(text), &json!(error.to_string()))
@@ -112,7 +114,7 @@ fn compare_plan(
     }
 }
 
-/// The type of the reference's collector for a plan.
+/// The type of kube-metrics-adapter's collector for a plan.
 fn reference_collector(plan: &CollectorPlan, config: &MetricConfig) -> &'static str {
     let kind = config.object.as_ref().map(|object| object.kind.as_str());
     match plan.name {
@@ -132,12 +134,7 @@ fn reference_collector(plan: &CollectorPlan, config: &MetricConfig) -> &'static 
 }
 
 /// Compares the query of an autoscaler's only metric, as sent over HTTP, and the metric's value.
-pub(crate) fn promql(line: &Value) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(check_query(line))
-}
-
-async fn check_query(line: &Value) -> Result<(), String> {
+pub(crate) async fn promql(line: &Value) -> Result<(), String> {
     let (hpa, configs) = configs(line)?;
     let configs = configs.map_err(|error| error.to_string())?;
     let [config] = configs.as_slice() else { return Err("not one metric".to_owned()) };
@@ -165,10 +162,11 @@ async fn check_query(line: &Value) -> Result<(), String> {
             .unwrap_or_default(),
         ..hpa_collectors::Settings::default()
     };
-    let clients = Clients::new(settings, Arc::new(RecordedCluster(line.clone())));
+    let namespace = &hpa.metadata.namespace;
+    let clients = Clients::new(settings, Arc::new(recorded_objects(line, namespace)));
     let clients = clients.map_err(|error| error.to_string())?;
     let target = &hpa.spec.scale_target_ref;
-    let context = Context::new(&clients, &hpa.metadata.namespace, target, Timestamp::now());
+    let context = Context::new(&clients, namespace, target, Timestamp::now());
     let values = plan.read(&context).await;
     let received = prometheus.received();
     let mut params = received.iter().flat_map(|one| one["params"].as_array().into_iter().flatten());
@@ -183,66 +181,30 @@ async fn check_query(line: &Value) -> Result<(), String> {
 }
 
 /// The recorded objects of a line: the target `web`, and an Ingress or `RouteGroup` named `main`.
-struct RecordedCluster(Value);
-
-impl RecordedCluster {
-    fn named_main(&self, field: &str, kind: &str, name: &str) -> Result<&Value, LookupError> {
-        let object = self.0.get(field).filter(|object| !object.is_null() && name == "main");
-        object.ok_or_else(|| not_found(kind, name))
-    }
-}
-
-fn not_found(kind: &str, name: &str) -> LookupError {
-    let (kind, name) = (kind.to_owned(), name.to_owned());
-    LookupError::NotFound { kind, namespace: String::new(), name }
-}
-
-#[async_trait]
-impl Cluster for RecordedCluster {
-    async fn pods(
-        &self,
-        _: &str,
-        _: &CrossVersionObjectReference,
-    ) -> Result<Vec<Pod>, LookupError> {
-        Ok(Vec::new())
-    }
-
-    async fn replicas(
-        &self,
-        _: &str,
-        target: &CrossVersionObjectReference,
-    ) -> Result<i32, LookupError> {
-        match target.kind.as_str() {
-            "Deployment" | "StatefulSet" if target.name != "web" => {
-                Err(not_found(&target.kind, &target.name))
-            }
-            "Deployment" | "StatefulSet" => {
-                Ok(i32::deserialize(&self.0["targetReplicas"]).unwrap_or_default())
-            }
-            _ => Ok(0),
-        }
-    }
-
-    async fn ingress(&self, _: &str, name: &str) -> Result<Ingress, LookupError> {
-        let ingress = self.named_main("ingress", "Ingress", name)?;
-        Ok(Ingress {
-            hosts: Deserialize::deserialize(&ingress["hosts"]).unwrap_or_default(),
-            annotations: Deserialize::deserialize(&ingress["annotations"]).unwrap_or_default(),
+fn recorded_objects(line: &Value, namespace: &str) -> Objects {
+    let target = |kind: &str| {
+        json!({
+            "kind": kind, "metadata": { "name": "web", "namespace": namespace },
+            "status": { "replicas": line["targetReplicas"] },
         })
+    };
+    let mut objects = vec![target("Deployment"), target("StatefulSet")];
+    let (ingress, route_group) = (&line["ingress"], &line["routegroup"]);
+    if !ingress.is_null() {
+        let hosts = ingress["hosts"].as_array().into_iter().flatten();
+        let rules: Vec<Value> = hosts.map(|host| json!({ "host": host })).collect();
+        let annotations = &ingress["annotations"];
+        objects.push(json!({
+            "kind": "Ingress",
+            "metadata": { "name": "main", "namespace": namespace, "annotations": annotations },
+            "spec": { "rules": rules },
+        }));
     }
-
-    async fn route_group(&self, _: &str, name: &str) -> Result<RouteGroup, LookupError> {
-        let group = self.named_main("routegroup", "RouteGroup", name)?;
-        let backends = group["defaultBackends"].as_array().into_iter().flatten();
-        let backend = |backend: &Value| {
-            let name = backend["backendName"].as_str().unwrap_or_default();
-            (name.to_owned(), backend["weight"].as_i64().unwrap_or_default())
-        };
-        Ok(RouteGroup {
-            hosts: Deserialize::deserialize(&group["hosts"]).unwrap_or_default(),
-            default_backends: backends.map(backend).collect(),
-        })
+    if !route_group.is_null() {
+        let metadata = json!({ "name": "main", "namespace": namespace });
+        objects.push(json!({ "kind": "RouteGroup", "metadata": metadata, "spec": route_group }));
     }
+    Objects::new(&objects.into())
 }
 
 fn ensure_equal_duration(field: &str, expected: &Value, got: i64) -> Result<(), String> {

@@ -5,25 +5,26 @@ use std::collections::BTreeMap;
 
 use hpa_calc::Selector;
 use hpa_collectors::Compat;
+use hpa_metrics::resource::GroupResource;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     compare::{self, normalize},
-    store::{CollectedValue, GroupResource, ObjectKey, Store},
+    store::{CollectedValue, ObjectKey, Store, stored_resource},
 };
 
-/// Compares the reads of a sequence with [`Compat::Reference`]. With [`Compat::Off`], only expired
-/// values may be missing.
+/// With [`Compat::Reference`], the reads of a sequence must have the recorded results. With
+/// [`Compat::Off`], only expired values may be missing.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
-    let ttl = SignedDuration::from_secs(line["ttlSeconds"].as_i64().unwrap_or_default());
+    let ttl = SignedDuration::from_secs(line["ttlSeconds"].as_i64().expect("a number"));
     let mut reference = Sequence::new(ttl, Compat::Reference);
     let mut default_mode = Sequence::new(ttl, Compat::Off);
-    let steps = line["steps"].as_array().map_or(&[][..], Vec::as_slice);
-    for (index, step) in steps.iter().enumerate() {
+    for (index, step) in line["steps"].as_array().expect("steps").iter().enumerate() {
         let result = reference.step(step)?;
         let default_result = default_mode.step(step)?;
+        // A read that makes kube-metrics-adapter panic is not compared.
         let Some(expected) = step.get("result").filter(|result| *result != "panic") else {
             continue;
         };
@@ -73,12 +74,12 @@ impl Sequence {
         let text = |name: &str| step[name].as_str().unwrap_or_default();
         let selector = || Selector::parse(text("selector")).map_err(|error| error.to_string());
         let (resource, group) = text("resource").split_once('.').unwrap_or((text("resource"), ""));
-        let resource = GroupResource { resource: resource.to_owned(), group: group.to_owned() };
+        let resource = GroupResource::new(group, resource);
         let namespace = (step["namespaced"] == true).then(|| text("namespace"));
         let now = self.timestamp();
         match text("op") {
-            "insert" => self.insert(step, &text)?,
-            "advance" => self.now += step["seconds"].as_i64().unwrap_or_default(),
+            "insert" => self.insert(step)?,
+            "advance" => self.now += step["seconds"].as_i64().expect("a number"),
             "gc" => self.store.remove_expired(now),
             "bySelector" => {
                 let metric = text("metric");
@@ -99,11 +100,13 @@ impl Sequence {
                 return Ok(sorted(found.into_iter().map(to_json)));
             }
             "list" => {
-                let metrics = self.store.metrics().into_iter().map(|(metric, resource, namespace)| {
-                    let dot = if resource.group.is_empty() { "" } else { "." };
-                    let resource = format!("{}{dot}{}", resource.resource, resource.group);
-                    json!({"metric": metric, "namespaced": !namespace.is_empty(), "resource": resource})
-                });
+                let metrics =
+                    self.store.metrics().into_iter().map(|(metric, resource, namespace)| {
+                        let dot = if resource.group.is_empty() { "" } else { "." };
+                        let resource = format!("{}{dot}{}", resource.resource, resource.group);
+                        let is_namespaced = !namespace.is_empty();
+                        json!({"metric": metric, "namespaced": is_namespaced, "resource": resource})
+                    });
                 return Ok(sorted(metrics));
             }
             "listExternal" => {
@@ -115,11 +118,8 @@ impl Sequence {
         Ok(Value::Null)
     }
 
-    fn insert<'s>(
-        &mut self,
-        step: &'s Value,
-        text: &dyn Fn(&str) -> &'s str,
-    ) -> Result<(), String> {
+    fn insert(&mut self, step: &Value) -> Result<(), String> {
+        let text = |name: &str| step[name].as_str().unwrap_or_default();
         let labels = |value: &Value| {
             let labels: Result<Option<BTreeMap<String, String>>, _> =
                 Deserialize::deserialize(value);
@@ -145,7 +145,7 @@ impl Sequence {
         });
         let key = ObjectKey {
             metric: text("metric").to_owned(),
-            resource: GroupResource::for_kind(text("kind"), text("apiVersion")),
+            resource: stored_resource(text("kind"), text("apiVersion")),
             namespace: text("namespace").to_owned(),
             name: text("name").to_owned(),
         };

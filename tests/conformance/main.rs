@@ -55,12 +55,12 @@ const CHECKS: [(&str, bool, Check); 16] = [
     ("label_selector", true, values::label_selector),
     ("prometheus_rules", true, rules::check),
     ("kma_hpa_config", false, |line, _| kma::hpa_config(line)),
-    ("kma_promql", false, |line, _| kma::promql(line)),
-    ("kma_http", false, |line, _| kma_http::check(line)),
+    ("kma_promql", false, |line, _| block_on(kma::promql(line))),
+    ("kma_http", false, |line, _| block_on(kma_http::check(line))),
     ("kma_store", false, |line, _| kma_store::check(line)),
     ("json_path", false, |line, _| json_path::check(line)),
     ("scaling_schedule", false, |line, _| schedules::check(line)),
-    ("prometheus_adapter_http", true, adapter::http::check),
+    ("prometheus_adapter_http", true, |line, header| block_on(adapter::http::check(line, header))),
     ("prometheus_adapter_start", false, |line, _| adapter::start::check(line)),
 ];
 
@@ -109,7 +109,8 @@ fn main() -> ExitCode {
     }
     let result = if failed == 0 { "ok" } else { "FAILED" };
     println!(
-        "\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
+        "\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 \
+         filtered out"
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -117,6 +118,12 @@ fn main() -> ExitCode {
 fn invalid_dir(dir: &Path, reason: &str) -> ExitCode {
     println!("{}: {reason}", dir.display());
     ExitCode::FAILURE
+}
+
+/// Runs an asynchronous check. Its servers and other tasks end with it.
+fn block_on(check: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(check)
 }
 
 /// The data files in a directory, sorted by name.
@@ -156,20 +163,16 @@ fn check_file(path: &Path, name: &str) -> std::io::Result<(usize, usize)> {
     let (mut passed, mut failed) = (0, 0);
     for (number, line) in lines.enumerate() {
         let line: Value = serde_json::from_str(&line?)?;
-        match check(&line, &header) {
-            Ok(()) => passed += 1,
-            Err(difference) => {
-                failed += 1;
-                if failed <= MAX_DIFFERENCES {
-                    let label =
-                        line.get("name").or_else(|| line.get("input")).unwrap_or(&Value::Null);
-                    let label: String = label.to_string().chars().take(200).collect();
-                    println!(
-                        "  {name} line {}: {label}\n    {difference}",
-                        number + 1 + usize::from(has_header)
-                    );
-                }
-            }
+        let Err(difference) = check(&line, &header) else {
+            passed += 1;
+            continue;
+        };
+        failed += 1;
+        if failed <= MAX_DIFFERENCES {
+            let label = line.get("name").or_else(|| line.get("input")).unwrap_or(&Value::Null);
+            let label: String = label.to_string().chars().take(200).collect();
+            let number = number + 1 + usize::from(has_header);
+            println!("  {name} line {number}: {label}\n    {difference}");
         }
     }
     if passed + failed == 0 {

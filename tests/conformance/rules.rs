@@ -8,66 +8,26 @@ use hpa_metrics::{
     resource::{ApiResource, ApiResources, GroupResource},
 };
 use hpa_prometheus::rules::{
-    Compat, CustomRegistry, Rule, RuleSeries, Series,
-    config::{DiscoveryRule, NameMapping, OverrideTarget, Overrides, RegexFilter, ResourceMapping},
-    registry::DiscoveredRule,
+    Compat, Config, CustomRegistry, Rule, RuleSeries, Series, registry::DiscoveredRule,
     rule::Naming,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::compare;
+use crate::{adapter::cluster::RecordedKind, compare};
 
 const COMPAT: Compat = Compat::Reference;
 
 #[derive(Deserialize)]
 struct Line {
-    rule: RuleFields,
+    /// The rule, as in a rules file.
+    rule: Value,
     #[serde(default)]
     series: Vec<SeriesFields>,
     #[serde(default)]
     queries: Vec<CustomCase>,
     #[serde(default)]
     external: Vec<ExternalCase>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-struct RuleFields {
-    series_query: String,
-    series_filters: Vec<FilterFields>,
-    resources: ResourcesFields,
-    name: NameFields,
-    metrics_query: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-struct FilterFields {
-    is: String,
-    is_not: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct ResourcesFields {
-    template: String,
-    overrides: BTreeMap<String, TargetFields>,
-    namespaced: Option<bool>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct TargetFields {
-    group: String,
-    resource: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct NameFields {
-    matches: String,
-    r#as: String,
 }
 
 #[derive(Deserialize)]
@@ -104,7 +64,10 @@ struct ExternalCase {
 pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
     let resources = resources(header)?;
     let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
-    let rule = match Rule::new(&case.rule.into_rule(), &resources) {
+    // JSON is YAML.
+    let file = json!({ "rules": [case.rule] }).to_string();
+    let config = Config::parse(&file).map_err(|error| format!("rule: {error}"))?;
+    let rule = match Rule::new(&config.rules[0], &resources) {
         Ok(rule) => Arc::new(rule),
         Err(error) => return ensure_equal("configError", line, &json!(error.to_string())),
     };
@@ -162,52 +125,15 @@ fn custom_query(
     Ok(registry.query(&request, &case.names, resources, COMPAT).ok())
 }
 
-/// The resources of the API, from `kinds` in the first line of a file.
+/// The resources of the kinds in the first line of a file.
 pub(crate) fn resources(header: &Value) -> Result<ApiResources, String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct Resource {
-        group: String,
-        version: String,
-        kind: String,
-        plural: String,
-        singular: String,
-    }
-    let kinds = header.get("kinds").cloned().unwrap_or_default();
-    let kinds: Vec<Resource> =
-        serde_json::from_value(kinds).map_err(|error| format!("kinds: {error}"))?;
+    let kinds = RecordedKind::all(header)?;
     Ok(ApiResources::new(kinds.into_iter().map(|kind| ApiResource {
         group_resource: GroupResource::new(&kind.group, &kind.plural),
         version: kind.version,
         kind: kind.kind,
         singular: kind.singular,
     })))
-}
-
-impl RuleFields {
-    fn into_rule(self) -> DiscoveryRule {
-        let filter = |filter: FilterFields| RegexFilter { is: filter.is, is_not: filter.is_not };
-        let target = |target: TargetFields| OverrideTarget {
-            group: target.group,
-            resource: target.resource,
-        };
-        let mut overrides = Overrides::default();
-        for (label, fields) in self.resources.overrides {
-            overrides.set(label, target(fields));
-        }
-        DiscoveryRule {
-            series_query: self.series_query,
-            series_filters: self.series_filters.into_iter().map(filter).collect(),
-            resources: ResourceMapping {
-                template: self.resources.template,
-                overrides,
-                namespaced: self.resources.namespaced,
-            },
-            name: NameMapping { matches: self.name.matches, as_template: self.name.r#as },
-            metrics_query: self.metrics_query,
-            ..DiscoveryRule::default()
-        }
-    }
 }
 
 impl SeriesFields {

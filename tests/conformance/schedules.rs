@@ -19,8 +19,8 @@ struct Line {
     spec: ScalingScheduleSpec,
 }
 
-/// Compares a line with [`Compat::Reference`]. With [`Compat::Off`], the value may differ only
-/// because of a window or ramp beyond midnight.
+/// With [`Compat::Reference`], a line must have the recorded results. With [`Compat::Off`], the
+/// value may differ only because of a window or ramp beyond midnight.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
     let settings = |compat| Settings {
@@ -35,12 +35,11 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         let value = metric.value_at(case.now)?;
         Ok((metric, value))
     };
-    let default = value(Compat::Off);
     let compatible = value(Compat::Reference);
     let error = compatible.as_ref().err().map(reference_text);
     ensure_equal("error", line, &json!(error))?;
-    let (metric, compatible) = match (compatible, &default) {
-        (Ok(compatible), Ok(_)) => compatible,
+    let ((metric, compatible), (default_metric, default)) = match (compatible, value(Compat::Off)) {
+        (Ok(compatible), Ok(default)) => (compatible, default),
         (Err(_), Err(_)) => return Ok(()),
         _ => return Err("only one of the two modes fails".to_owned()),
     };
@@ -50,18 +49,17 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     let windows = (0..case.spec.schedules.len()).map(|index| window_of_entry(index).map(interval));
     ensure_equal("windows", line, &json!(windows.collect::<Vec<_>>()))?;
 
-    let Ok((metric, default)) = default else { return Ok(()) };
-    if default == compatible || is_beyond_midnight(&metric, &case) {
+    if default == compatible || is_beyond_midnight(&default_metric, &case) {
         return Ok(());
     }
     Err(format!("default: {default} instead of {compatible}, although no window crosses midnight"))
 }
 
-/// The text of the reference for an error.
+/// The text of kube-metrics-adapter for an error.
 fn reference_text(error: &ScheduleError) -> &'static str {
     match error {
         ScheduleError::NegativeScalingWindow(_) => "scaling window duration cannot be negative",
-        // The reference has no limit.
+        // kube-metrics-adapter has no limit.
         ScheduleError::TooManyEntries(_) => "no error",
         ScheduleError::UnknownDefaultTimeZone(_) => "unexpected error loading default location",
         ScheduleError::Entry(EntryProblem::InvalidTime { field: "startTime", .. }) => {

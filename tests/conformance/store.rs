@@ -4,36 +4,28 @@ use std::collections::BTreeMap;
 
 use hpa_calc::Selector;
 use hpa_collectors::Compat;
+use hpa_metrics::resource::GroupResource;
 use jiff::{SignedDuration, Timestamp};
 
 type Labels = BTreeMap<String, String>;
 
-/// A resource of the API: its plural, and its group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GroupResource {
-    pub(crate) resource: String,
-    pub(crate) group: String,
-}
-
-impl GroupResource {
-    /// The resource under which the reference stores values of a kind. Empty for kinds without a
-    /// collector: their values can't be read.
-    pub(crate) fn for_kind(kind: &str, api_version: &str) -> Self {
-        let (resource, default_group) = match kind {
-            "Pod" => return Self { resource: "pods".to_owned(), group: String::new() },
-            "Ingress" => ("ingresses", "networking.k8s.io"),
-            "RouteGroup" => ("routegroups", "zalando.org"),
-            "ScalingSchedule" => ("scalingschedules", "zalando.org"),
-            "ClusterScalingSchedule" => ("clusterscalingschedules", "zalando.org"),
-            _ => return Self::default(),
-        };
-        let group = match api_version.split('/').collect::<Vec<_>>().as_slice() {
-            [_version] => "",
-            [group, _version] => group,
-            _ => default_group,
-        };
-        Self { resource: resource.to_owned(), group: group.to_owned() }
-    }
+/// The resource under which kube-metrics-adapter stores values of a kind. Empty for kinds without a
+/// collector: their values can't be read.
+pub(crate) fn stored_resource(kind: &str, api_version: &str) -> GroupResource {
+    let (resource, default_group) = match kind {
+        "Pod" => return GroupResource::pods(),
+        "Ingress" => ("ingresses", "networking.k8s.io"),
+        "RouteGroup" => ("routegroups", "zalando.org"),
+        "ScalingSchedule" => ("scalingschedules", "zalando.org"),
+        "ClusterScalingSchedule" => ("clusterscalingschedules", "zalando.org"),
+        _ => return GroupResource::default(),
+    };
+    let group = match api_version.split('/').collect::<Vec<_>>().as_slice() {
+        [_version] => "",
+        [group, _version] => group,
+        _ => default_group,
+    };
+    GroupResource::new(group, resource)
 }
 
 /// A metric of an object.
@@ -50,7 +42,8 @@ pub(crate) struct ObjectKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CollectedValue<V> {
     pub(crate) value: V,
-    /// The labels of the metric's selector. `None` without a selector.
+    /// The labels of the metric's selector or, for a pod, of its target's selector. `None` if there
+    /// is no selector.
     pub(crate) labels: Option<Labels>,
     pub(crate) at: Timestamp,
 }
@@ -101,12 +94,12 @@ impl<V> Store<V> {
         let mut is_known = false;
         let mut matching = Vec::new();
         for (key, values) in self.values_of_metric(metric, resource) {
-            let fresh = values.values().filter(|stored| self.is_readable(stored, now));
-            for stored in fresh {
+            let readable = values.values().filter(|stored| self.is_readable(stored, now));
+            for stored in readable {
                 is_known = true;
                 let is_in_scope = namespace.is_none_or(|namespace| key.namespace == namespace);
-                // A value without labels matches no selector. The reference panics if it reads such
-                // a value from all namespaces.
+                // A value without labels matches no selector. kube-metrics-adapter panics if it
+                // reads such a value from all namespaces.
                 let matches = |labels: &Labels| selector.matches(labels);
                 if is_in_scope && stored.labels.as_ref().is_some_and(matches) {
                     matching.push(stored);
@@ -117,8 +110,8 @@ impl<V> Store<V> {
     }
 
     /// A value of one object whose labels match. If there are several, the first one in the order
-    /// of their labels. Without a namespace, an object of any namespace is read, as in the
-    /// reference.
+    /// of their labels. Without a namespace, an object of any namespace is read, as in
+    /// kube-metrics-adapter.
     pub(crate) fn by_name(
         &self,
         metric: &str,

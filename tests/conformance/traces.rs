@@ -8,15 +8,14 @@ use hpa_calc::{
         Scale,
     },
     conclude::{Conclusion, ScaleWriteError},
-    decide::Decision,
     history::History,
-    plan::{Plan, ScaleReadError, SelectedPods},
+    plan::{ScaleReadError, SelectedPods},
     readings::{MetricQuery, MetricsApi, ReadError, Reading, Readings},
     report::Inputs,
     selector::Selector,
     settings::Settings,
 };
-use hpa_controller::{shadow, shadow::Comparison};
+use hpa_controller::shadow::{self, Comparison, PeerStatus};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -57,7 +56,6 @@ struct Step {
     scale: Option<StepScale>,
     scale_error: Option<String>,
     update_error: Option<String>,
-    #[serde(default)]
     pods: Option<Vec<Arc<Pod>>>,
     #[serde(default)]
     pod_metrics: Value,
@@ -100,15 +98,16 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         if let Some(spec) = &step.spec {
             hpa.spec = spec.clone();
         }
-        let now = start + SignedDuration::from_secs(step.at);
-        let inputs = step.inputs(&hpa, &settings, &other_selectors, history, now);
+        let now = start + seconds(step.at);
+        let scale = step.scale(&hpa);
+        let inputs = step.inputs(&hpa, scale, &settings, &other_selectors, history, now);
         let conclusion = inputs.decide().conclude(step.write_outcome(), now);
         if let Some(difference) = compare(&step.expect, &conclusion) {
             return Err(format!("step {number} at {}s: {difference}", step.at));
         }
-        let recorded = step.expect["scaleTo"].as_i64();
+        let scaled_to = step.expect["scaleTo"].as_i64();
         let write_failed = step.update_error.is_some();
-        explanations::check(&inputs, recorded, write_failed).map_err(|difference| {
+        explanations::check(&inputs, scaled_to, write_failed).map_err(|difference| {
             format!("step {number} at {}s, in the report: {difference}", step.at)
         })?;
         shadow.compare(&step, &hpa, &settings, &other_selectors, now).map_err(|difference| {
@@ -161,9 +160,10 @@ impl Shadow {
             }
         });
         let history = std::mem::take(&mut self.history);
-        let decision = step.decide(&hpa, scale, settings, other_selectors, history, now);
+        let inputs = step.inputs(&hpa, scale, settings, other_selectors, history, now);
+        let peer = PeerStatus { status: reference_status, is_new: is_status_changed };
         let Comparison { conclusion, differences, .. } =
-            shadow::compare(decision, reference_status, is_status_changed, now);
+            shadow::compare(inputs.decide(), peer, now);
         self.history = conclusion.history;
         match differences.first() {
             Some(difference) => Err(difference.to_string()),
@@ -187,12 +187,12 @@ impl Step {
     fn inputs(
         &self,
         hpa: &HorizontalPodAutoscaler,
+        scale: Result<Scale, ScaleReadError>,
         settings: &Settings,
         other_selectors: &[(String, Selector)],
         history: History,
         now: Timestamp,
     ) -> Inputs {
-        let scale = self.scale(hpa);
         let selector = scale.as_ref().ok().and_then(|scale| Selector::parse(&scale.selector).ok());
         let selected = selector.map(|selector| self.select(hpa, other_selectors, &selector));
         let inputs = Inputs {
@@ -215,23 +215,6 @@ impl Step {
         self.update_error.as_ref().map(ScaleWriteError::failed).map_or(Ok(()), Err)
     }
 
-    fn decide<'a>(
-        &self,
-        hpa: &'a HorizontalPodAutoscaler,
-        scale: Result<Scale, ScaleReadError>,
-        settings: &'a Settings,
-        other_selectors: &[(String, Selector)],
-        history: History,
-        now: Timestamp,
-    ) -> Decision<'a> {
-        let select = |selector: &Selector| self.select(hpa, other_selectors, selector);
-        let plan = Plan::new(hpa, scale, settings, select);
-        let queries = plan.queries();
-        let readings =
-            queries.map(|(metric, query)| (metric, self.read_metric(hpa, query))).collect();
-        plan.decide(readings, history, now)
-    }
-
     /// The target's scale. Fails like the reference for an invalid API version, for an unknown
     /// kind, or with the recorded error.
     fn scale(&self, hpa: &HorizontalPodAutoscaler) -> Result<Scale, ScaleReadError> {
@@ -243,8 +226,12 @@ impl Step {
             return Err(ScaleReadError::InvalidApiVersion(text));
         }
         let kind = target.kind.as_str();
-        let served = [("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")];
-        if !served.contains(&(group, kind)) && (group, kind) != ("", "ReplicationController") {
+        let is_served = match group {
+            "apps" => matches!(kind, "Deployment" | "StatefulSet" | "ReplicaSet"),
+            "" => kind == "ReplicationController",
+            _ => false,
+        };
+        if !is_served {
             let text = format!("no matches for kind {kind:?} in group {group:?}");
             return Err(ScaleReadError::UnknownKind(text));
         }
@@ -325,9 +312,9 @@ impl Step {
 
 fn compare(expect: &Value, conclusion: &Conclusion) -> Option<String> {
     let mut expect = expect.clone();
-    if let Some(members) = expect.as_object_mut() {
+    if let Some(fields) = expect.as_object_mut() {
         // The error of the reconcile is not compared.
-        members.remove("error");
+        fields.remove("error");
     }
     let events: Vec<Value> = conclusion.events.iter().map(event).collect();
     let mut actual =
@@ -339,7 +326,10 @@ fn compare(expect: &Value, conclusion: &Conclusion) -> Option<String> {
 }
 
 fn event(event: &hpa_calc::event::Event) -> Value {
-    json!({ "type": event.event_type.as_str(), "reason": event.reason.as_str(), "message": event.message })
+    json!({
+        "type": event.event_type.as_str(), "reason": event.reason.as_str(),
+        "message": event.message,
+    })
 }
 
 /// Ignores a difference for failed metrics: the reference stores an empty entry, this controller

@@ -8,6 +8,8 @@ use hpa_calc::{
 };
 use serde_json::Value;
 
+use crate::compare::ensure_equal;
+
 /// Compares all fields of a line of `quantity`.
 pub(crate) fn quantity(line: &Value) -> Result<(), String> {
     let input = text(line, "input")?;
@@ -97,8 +99,4 @@ fn compare_selector(
 
 fn text<'a>(line: &'a Value, field: &str) -> Result<&'a str, String> {
     line.get(field).and_then(Value::as_str).ok_or_else(|| format!("{field}: not a string"))
-}
-
-fn ensure_equal(field: &str, expected: &Value, got: &Value) -> Result<(), String> {
-    if expected == got { Ok(()) } else { Err(format!("{field}: expected {expected}, got {got}")) }
 }

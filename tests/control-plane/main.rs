@@ -12,9 +12,10 @@
 //! ```
 //!
 //! The binaries of etcd and kube-apiserver come from the directory `KUBEBUILDER_ASSETS`, or from
-//! the newest version that setup-envtest has installed. Without them, the suite reports that it
-//! used the testbed only. The controller is not built here: see [`hpa_tests::harness::hpa_binary`].
-//! The suite needs no cluster, container or root, and no network beyond loopback.
+//! the newest version that setup-envtest has installed. Without them, the suite uses the testbed
+//! only, and reports the other scenarios as skipped. The controller is not built here: see
+//! [`hpa_tests::harness::hpa_binary`]. The suite needs no cluster, container or root, and no
+//! network beyond loopback.
 //!
 //! Scenarios don't depend on the control plane: all differences are in [`control_plane`]. Scenarios
 //! share a control plane, each in its own namespace. Many run concurrently under one controller,
@@ -34,7 +35,6 @@
 
 mod control_plane;
 mod metrics;
-mod report;
 mod scenarios;
 mod suite;
 mod test_env;
@@ -43,14 +43,14 @@ mod workload;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use futures::future::BoxFuture;
-use hpa_tests::{harness::hpa_binary, programs};
+use hpa_tests::{harness::hpa_binary, programs, report::Report};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control_plane::PlaneKind;
-use crate::report::Report;
 use crate::scenarios::SCENARIOS;
 use crate::test_env::TestEnv;
 
@@ -101,14 +101,19 @@ impl Selection {
     fn new(plane: &'static str, words: &[String]) -> Self {
         let matches =
             |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
-        let runs = |one: &&Scenario| plane != TESTBED || one.controller.runs_on_the_testbed();
-        let scenarios = SCENARIOS.iter().filter(runs);
-        let scenarios = scenarios.filter(|one| matches(&full_name(plane, one.name)));
-        Self { plane, scenarios: scenarios.collect() }
+        let is_selected = |scenario: &&Scenario| {
+            (plane != TESTBED || scenario.controller.runs_on_the_testbed())
+                && matches(&full_name(plane, scenario.name))
+        };
+        Self { plane, scenarios: SCENARIOS.iter().filter(is_selected).collect() }
+    }
+
+    fn with_setup(&self, setup: ControllerSetup) -> impl Iterator<Item = &'static Scenario> {
+        self.scenarios.iter().copied().filter(move |scenario| scenario.controller == setup)
     }
 
     fn has_setup(&self, setup: ControllerSetup) -> bool {
-        self.scenarios.iter().any(|scenario| scenario.controller == setup)
+        self.with_setup(setup).next().is_some()
     }
 }
 
@@ -123,13 +128,13 @@ fn main() -> ExitCode {
     let [testbed, real] = [TESTBED, "kube-apiserver"].map(|plane| Selection::new(plane, &words));
     if options.iter().any(|option| option == "--list") {
         for Selection { plane, scenarios } in [testbed, real] {
-            for one in scenarios {
-                println!("{}: test", full_name(plane, one.name));
+            for scenario in scenarios {
+                println!("{}: test", full_name(plane, scenario.name));
             }
         }
         return ExitCode::SUCCESS;
     }
-    let mut report = Report::new();
+    let mut report = Report::default();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let result = runtime.block_on(async {
         let mut stop = signal(SignalKind::terminate())?;
@@ -141,9 +146,9 @@ fn main() -> ExitCode {
         }
     });
     if let Err(error) = result {
-        report.add_failure("the suite", error);
+        report.add_result("the suite", Err(error));
     }
-    report.print_summary()
+    report.finish()
 }
 
 /// Runs the selected scenarios against one control plane, then against the other.
@@ -155,7 +160,9 @@ async fn run(testbed: &Selection, real: &Selection, report: &mut Report) {
         Ok(assets) => run_against(&PlaneKind::KubeApiserver(assets), real, &binary, report).await,
         Err(missing) if !real.scenarios.is_empty() => {
             programs::skip("kube-apiserver", missing);
-            report.skip(real.scenarios.len(), "NO KUBE-APISERVER, THE TESTBED ONLY");
+            for scenario in &real.scenarios {
+                report.skip(&full_name(real.plane, scenario.name), "no kube-apiserver");
+            }
         }
         Err(_) => {}
     }
@@ -166,9 +173,10 @@ async fn run_against(kind: &PlaneKind, selection: &Selection, binary: &Path, rep
     if selection.scenarios.is_empty() {
         return;
     }
-    report.begin_plane(selection.plane);
+    let (plane, start) = (selection.plane, Instant::now());
+    println!("\nagainst {plane}");
     if let Err(error) = suite::run(kind, selection, binary, report).await {
-        report.add_failure(selection.plane, error);
+        report.add_result(plane, Err(error));
     }
-    report.finish_plane(selection.plane);
+    println!("{plane} took {:.1} s", start.elapsed().as_secs_f32());
 }

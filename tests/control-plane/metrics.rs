@@ -50,7 +50,7 @@ struct State {
     /// By namespace, label `app`, container and resource.
     usage: HashMap<[String; 4], Load>,
     /// By namespace and metric.
-    pods: HashMap<[String; 2], Load>,
+    pods_metrics: HashMap<[String; 2], Load>,
     /// By namespace, `resource.group/name` and metric.
     objects: HashMap<[String; 3], String>,
     /// Series with labels, by namespace and metric.
@@ -83,8 +83,8 @@ impl Metrics {
         self.state().usage.insert([ns, app, container, resource].map(str::to_owned), load);
     }
 
-    pub(crate) fn set_pods(&self, ns: &str, metric: &str, load: Load) {
-        self.state().pods.insert([ns, metric].map(str::to_owned), load);
+    pub(crate) fn set_pods_metric(&self, ns: &str, metric: &str, load: Load) {
+        self.state().pods_metrics.insert([ns, metric].map(str::to_owned), load);
     }
 
     /// `object` is `resource.group/name`, or `namespace` for the namespace itself.
@@ -143,14 +143,18 @@ impl Metrics {
         pods
     }
 
+    /// The number of running pods with the label `app=APP`.
+    fn count_pods_of(&self, ns: &str, app: &str) -> usize {
+        let pods = self.running_pods(ns, &Selector::everything());
+        pods.iter().filter(|pod| pod.labels().get("app").is_some_and(|label| label == app)).count()
+    }
+
     fn pod_usage(&self, ns: &str, selector: &Selector) -> Vec<PodMetrics> {
         let state = self.state();
         let running = self.running_pods(ns, selector).into_iter();
         let usage = running.map(|pod| {
             let app = pod.labels().get("app").cloned().unwrap_or_default();
-            let is_of_app = |other: &&Arc<Pod>| other.labels().get("app") == Some(&app);
-            let count =
-                self.running_pods(ns, &Selector::everything()).iter().filter(is_of_app).count();
+            let count = self.count_pods_of(ns, &app);
             let names =
                 pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| &container.name);
             let containers =
@@ -168,7 +172,7 @@ impl Metrics {
 
     fn pods_metric(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
         let ns = &query.namespace;
-        let load = self.state().pods.get(&[ns.clone(), query.metric.clone()]).copied();
+        let load = self.state().pods_metrics.get(&[ns.clone(), query.metric.clone()]).copied();
         let load = load.ok_or_else(|| not_found(&query.metric, "pods"))?;
         let pods = self.running_pods(ns, &query.selector);
         let value = format!("{}m", load.per_pod(pods.len()));
@@ -194,8 +198,7 @@ impl Metrics {
         let key = [query.namespace.clone(), query.metric.clone()];
         let state = self.state();
         let by_pod = state.external_by_pod.get(&key).map(|(app, each)| {
-            let pods = self.running_pods(&query.namespace, &Selector::everything());
-            let pods = pods.iter().filter(|pod| pod.labels().get("app") == Some(app)).count();
+            let pods = self.count_pods_of(&query.namespace, app);
             vec![(Labels::new(), (each * i64::try_from(pods).unwrap_or(i64::MAX)).to_string())]
         });
         let found = by_pod.or_else(|| state.external.get(&key).cloned());

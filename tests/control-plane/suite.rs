@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use futures::{FutureExt as _, StreamExt as _, stream};
-use hpa_tests::kube_apiserver::Process;
+use hpa_tests::{kube_apiserver::Process, report::Report};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::control_plane::{ControlPlane, PlaneKind};
 use crate::metrics::Metrics;
-use crate::report::Report;
 use crate::test_env::{self, TestEnv};
 use crate::workload::Workloads;
 use crate::{ControllerSetup, Scenario, Selection, full_name};
@@ -40,9 +39,10 @@ pub(crate) async fn run(
         cluster.workloads.simulate_kubelets();
         run_all(selection, ControllerSetup::RealWorkloads, &cluster, None, report).await;
     } else {
-        let scenarios = selection.scenarios.iter();
-        let skipped = scenarios.filter(|one| one.controller == ControllerSetup::RealWorkloads);
-        report.skip(skipped.count(), "NO KUBE-CONTROLLER-MANAGER, NO REAL WORKLOADS");
+        for scenario in selection.with_setup(ControllerSetup::RealWorkloads) {
+            let name = full_name(selection.plane, scenario.name);
+            report.skip(&name, "no kube-controller-manager");
+        }
     }
     Ok(())
 }
@@ -62,13 +62,9 @@ async fn run_with_simulated_workloads(
         let flags = ["--allow-other-controller"];
         let mut shared = test_env::start_controller(&*cluster.plane, binary, "controller", &flags)?;
         run_all(selection, ControllerSetup::Shared, &cluster, Some(&shared), report).await;
-        let start = Instant::now();
         let result = stop_shared_controller(&*cluster.plane, &mut shared).await;
-        report.add_result(
-            &full_name(selection.plane, "shared_controller_stops_cleanly"),
-            result,
-            start.elapsed(),
-        );
+        let name = full_name(selection.plane, "shared_controller_stops_cleanly");
+        report.add_result(&name, result);
     }
     run_all(selection, ControllerSetup::PerScenario, &cluster, None, report).await;
     run_all(selection, ControllerSetup::Exclusive, &cluster, None, report).await;
@@ -83,7 +79,7 @@ struct Cluster {
     workloads: Arc<Workloads>,
     binary: PathBuf,
     /// The task that keeps the pods of `metrics` up to date.
-    pod_watch: JoinHandle<()>,
+    _pod_watch: AbortOnDropHandle<()>,
 }
 
 impl Cluster {
@@ -95,8 +91,13 @@ impl Cluster {
         let all = Api::<Pod>::all(client.clone());
         let stream = watcher(all, watcher::Config::default()).default_backoff();
         let pod_watch = tokio::spawn(stream.reflect(writer).for_each(|_| std::future::ready(())));
-        let workloads = Arc::new(Workloads::new(client));
-        Ok(Self { plane, metrics, workloads, binary: binary.to_owned(), pod_watch })
+        Ok(Self {
+            plane,
+            metrics,
+            workloads: Arc::new(Workloads::new(client)),
+            binary: binary.to_owned(),
+            _pod_watch: AbortOnDropHandle::new(pod_watch),
+        })
     }
 
     fn env(&self, scenario: &Scenario) -> TestEnv {
@@ -111,12 +112,6 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.pod_watch.abort();
-    }
-}
-
 /// Runs the scenarios with this setup, concurrently unless they are exclusive.
 async fn run_all(
     selection: &Selection,
@@ -125,8 +120,7 @@ async fn run_all(
     shared: Option<&Process>,
     report: &mut Report,
 ) {
-    let scenarios = selection.scenarios.iter().filter(|scenario| scenario.controller == setup);
-    let mut results = stream::iter(scenarios)
+    let mut results = stream::iter(selection.with_setup(setup))
         .map(|scenario| {
             let env = cluster.env(scenario);
             async move {
@@ -143,7 +137,9 @@ async fn run_all(
             }
             None => error,
         });
-        report.add_result(&full_name(selection.plane, scenario.name), result, time);
+        let name = full_name(selection.plane, scenario.name);
+        println!("{name} took {:.1} s", time.as_secs_f32());
+        report.add_result(&name, result);
     }
 }
 

@@ -86,13 +86,15 @@ impl TestEnv {
         let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
         let spec = match kind.group {
             "apps" => {
-                json!({"selector": {"matchLabels": labels}, "template": template, "replicas": replicas})
+                let selector = json!({"matchLabels": labels});
+                json!({"selector": selector, "template": template, "replicas": replicas})
             }
             "" => json!({"selector": labels, "template": template, "replicas": replicas}),
             _ => json!({"replicas": replicas}),
         };
         let object = json!({
-            "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec,
+            "apiVersion": kind.api_version(), "kind": kind.kind,
+            "metadata": {"name": name}, "spec": spec,
         });
         let api = Api::namespaced_with(self.client.clone(), &self.ns, &kind.resource());
         api.create(&PostParams::default(), &from_json(object)?)
@@ -100,7 +102,7 @@ impl TestEnv {
             .with_context(|| format!("create {name}"))?;
         let target = Target { kind, name: name.to_owned(), api };
         wait::object(&target.api, name, "its pods", WAIT_LIMIT, |object| {
-            object.data["status"]["replicas"].as_i64().unwrap_or(0) == i64::from(replicas)
+            status_replicas(object) == i64::from(replicas)
         })
         .await?;
         Ok(target)
@@ -132,6 +134,18 @@ impl TestEnv {
         wait::object(&self.hpas(), name, awaited, WAIT_LIMIT, done).await
     }
 
+    /// Waits until the status has a condition of this type, status and reason.
+    pub(crate) async fn wait_for_condition(
+        &self,
+        name: &str,
+        type_: &str,
+        status: &str,
+        reason: &str,
+    ) -> Result<Hpa> {
+        let awaited = format!("{type_}={status} {reason}");
+        self.wait_for_hpa(name, &awaited, |hpa| has_condition(hpa, type_, status, reason)).await
+    }
+
     /// Waits until current and desired replicas are `replicas`, and the conditions report success.
     pub(crate) async fn wait_until_settled(&self, name: &str, replicas: i32) -> Result<Hpa> {
         self.wait_for_hpa(name, &format!("{name} to settle at {replicas}"), |hpa| {
@@ -143,6 +157,7 @@ impl TestEnv {
     }
 
     /// Waits for an event of the autoscaler with this reason, and a message that contains `text`.
+    /// Checks its source and type.
     pub(crate) async fn wait_for_event(
         &self,
         name: &str,
@@ -152,8 +167,9 @@ impl TestEnv {
         let config = watcher::Config::default().fields(&format!("involvedObject.name={name}"));
         let awaited = format!("an event {reason} {text:?} about {name}");
         let event = wait::first_match(&self.events(), config, &awaited, WAIT_LIMIT, |event| {
-            let found = event.reason.as_deref() == Some(reason);
-            (found && event.message.as_deref().unwrap_or_default().contains(text)).then_some(event)
+            let has_reason = event.reason.as_deref() == Some(reason);
+            (has_reason && event.message.as_deref().unwrap_or_default().contains(text))
+                .then_some(event)
         })
         .await?;
         let source = event.source.clone().unwrap_or_default().component.unwrap_or_default();
@@ -174,7 +190,7 @@ impl TestEnv {
         self.metrics.set_usage(&self.ns, app, "app", "cpu", load);
     }
 
-    /// Holds scale writes of the target in the API server, between their arrival and their effect.
+    /// [`ControlPlane::hold_scale_writes`] in this namespace.
     pub(crate) async fn hold_scale_writes(&self, target: &Target) -> Result<HeldWrites> {
         self.plane.hold_scale_writes(&self.ns, target).await
     }
@@ -242,8 +258,12 @@ impl TestEnv {
 impl Target {
     /// The spec of an autoscaler of this target.
     pub(crate) fn hpa_spec(&self, min: i32, max: i32, metrics: Value) -> Value {
-        let target = json!({"apiVersion": self.kind.api_version(), "kind": self.kind.kind, "name": self.name});
-        json!({"scaleTargetRef": target, "minReplicas": min, "maxReplicas": max, "metrics": metrics})
+        let target = json!({
+            "apiVersion": self.kind.api_version(), "kind": self.kind.kind, "name": self.name,
+        });
+        json!({
+            "scaleTargetRef": target, "minReplicas": min, "maxReplicas": max, "metrics": metrics,
+        })
     }
 
     /// Scales the target as a user.
@@ -257,15 +277,20 @@ impl Target {
         let awaited = format!("{} at {replicas} replicas", self.name);
         let wanted = i64::from(replicas);
         wait::object(&self.api, &self.name, &awaited, WAIT_LIMIT, |object| {
-            spec_replicas(object) == wanted
-                && object.data["status"]["replicas"].as_i64().unwrap_or(0) == wanted
+            spec_replicas(object) == wanted && status_replicas(object) == wanted
         })
         .await
     }
 }
 
+/// The desired replicas of a target. -1 if they are not set.
 pub(crate) fn spec_replicas(object: &DynamicObject) -> i64 {
     object.data["spec"]["replicas"].as_i64().unwrap_or(-1)
+}
+
+/// The current replicas of a target. A zero is omitted.
+fn status_replicas(object: &DynamicObject) -> i64 {
+    object.data["status"]["replicas"].as_i64().unwrap_or(0)
 }
 
 pub(crate) fn condition<'a>(
@@ -298,6 +323,11 @@ pub(crate) fn has_replicas(hpa: &Hpa, replicas: i32) -> bool {
 pub(crate) fn current_metric(hpa: &Hpa) -> Value {
     let metrics = hpa.status.as_ref().and_then(|status| status.current_metrics.as_ref());
     metrics.and_then(|metrics| metrics.first()).map_or(Value::Null, |first| json!(first))
+}
+
+/// Whether the status reports this CPU utilization for the first metric.
+pub(crate) fn has_utilization(hpa: &Hpa, percent: i64) -> bool {
+    current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent
 }
 
 /// Starts the controller under test. `flags` override the default flags.

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 /// The age of new pods, which is longer than all grace periods.
-const POD_AGE: SignedDuration = SignedDuration::from_mins(10);
+pub(crate) const POD_AGE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A kind that can be scaled.
 #[allow(clippy::struct_field_names, reason = "the API's own term")]
@@ -90,7 +90,7 @@ impl Workloads {
     /// statuses.
     pub(crate) fn simulate_controller(&self, kind: Kind) {
         let controller =
-            SimulatedController { client: self.client.clone(), kind, pods: HashMap::new() };
+            SimulatedController { client: self.client.clone(), kind, pod_counts: HashMap::new() };
         self.tasks.lock().expect("no panic").spawn(controller.run());
     }
 }
@@ -99,8 +99,8 @@ impl Workloads {
 struct SimulatedController {
     client: Client,
     kind: Kind,
-    /// Number of pods by namespace and name of the target.
-    pods: HashMap<(String, String), i64>,
+    /// By namespace and name of the target.
+    pod_counts: HashMap<(String, String), i64>,
 }
 
 impl SimulatedController {
@@ -130,7 +130,7 @@ impl SimulatedController {
         let (ns, name) = (target.namespace().unwrap_or_default(), target.name_any());
         let desired =
             if is_deleted { 0 } else { target.data["spec"]["replicas"].as_i64().unwrap_or(1) };
-        let current = self.pods.entry((ns.clone(), name.clone())).or_default();
+        let current = self.pod_counts.entry((ns.clone(), name.clone())).or_default();
         let api = Api::<Pod>::namespaced(self.client.clone(), &ns);
         let spec = match &target.data["spec"]["template"]["spec"] {
             Value::Null => json!({"containers": [container("app")]}),
@@ -153,10 +153,15 @@ impl SimulatedController {
         let targets =
             Api::<DynamicObject>::namespaced_with(self.client.clone(), &ns, &self.kind.resource());
         let patch = Patch::Merge(json!({"status": status}));
-        match targets.patch_status(&name, &PatchParams::default(), &patch).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            other => other.map(drop).map_err(Into::into),
-        }
+        ignore_not_found(targets.patch_status(&name, &PatchParams::default(), &patch).await)
+    }
+}
+
+/// The object may have been deleted in the meantime.
+fn ignore_not_found<T>(result: kube::Result<T>) -> Result<()> {
+    match result {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other.map(drop).map_err(Into::into),
     }
 }
 
@@ -194,21 +199,22 @@ async fn simulate_kubelets(client: Client) {
     }
 }
 
+/// The status of a running pod of this age, which has been ready or unready since its start.
+pub(crate) fn running_status(age: SignedDuration, is_ready: bool) -> Value {
+    let start = (Timestamp::now() - age).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let ready = if is_ready { "True" } else { "False" };
+    json!({
+        "phase": "Running", "startTime": start,
+        "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": start}],
+    })
+}
+
 async fn set_running(api: &Api<Pod>, name: &str) -> Result<()> {
-    let since = (Timestamp::now() - POD_AGE).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let status = json!({"status": {
-        "phase": "Running", "startTime": since,
-        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
-    }});
-    match api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        other => other.map(drop).map_err(Into::into),
-    }
+    let status = json!({"status": running_status(POD_AGE, true)});
+    ignore_not_found(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await)
 }
 
 async fn delete_pod(api: &Api<Pod>, target: &str, index: i64) -> Result<()> {
-    match api.delete(&format!("{target}-{index}"), &DeleteParams::default().grace_period(0)).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        other => other.map(drop).map_err(Into::into),
-    }
+    let parameters = DeleteParams::default().grace_period(0);
+    ignore_not_found(api.delete(&format!("{target}-{index}"), &parameters).await)
 }

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 /// Valid and invalid specs, each with a name.
 pub(crate) fn specs() -> Vec<(String, Value)> {
     let mut specs = Vec::new();
-    for (member, values) in members() {
+    for (field, values) in field_values() {
         for value in values {
-            let name = format!("{member} = {value}");
-            specs.push((name, spec_with(member, value)));
+            let name = format!("{field} = {value}");
+            specs.push((name, spec_with(field, value)));
         }
     }
     for metric in metrics() {
@@ -37,10 +37,10 @@ pub(crate) fn specs() -> Vec<(String, Value)> {
 }
 
 /// A valid spec with one field replaced.
-fn spec_with(member: &str, value: Value) -> Value {
+fn spec_with(field: &str, value: Value) -> Value {
     let reference = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
     let mut spec = json!({ "scaleTargetRef": reference, "maxReplicas": 5 });
-    spec[member] = value;
+    spec[field] = value;
     spec
 }
 
@@ -48,7 +48,8 @@ fn utilization() -> Value {
     json!({ "type": "Utilization", "averageUtilization": 50 })
 }
 
-fn members() -> Vec<(&'static str, Vec<Value>)> {
+/// Valid and invalid values of the fields of a spec.
+fn field_values() -> Vec<(&'static str, Vec<Value>)> {
     let reference = |api_version: &str, kind: &str, name: &str| json!({ "apiVersion": api_version, "kind": kind, "name": name });
     vec![
         (
@@ -103,7 +104,9 @@ fn members() -> Vec<(&'static str, Vec<Value>)> {
                 Value::Null,
                 json!({}),
                 json!({ "scaleUp": null, "scaleDown": {} }),
-                json!({ "scaleUp": { "policies": null, "selectPolicy": null, "stabilizationWindowSeconds": null } }),
+                json!({ "scaleUp": {
+                    "policies": null, "selectPolicy": null, "stabilizationWindowSeconds": null,
+                } }),
                 json!({ "scaleUp": { "policies": [] } }),
                 json!({ "scaleDown": { "policies": [{}] } }),
                 json!({ "scaleDown": { "policies": [null] } }),
@@ -111,8 +114,12 @@ fn members() -> Vec<(&'static str, Vec<Value>)> {
                 json!({ "scaleDown": { "stabilizationWindowSeconds": 3600 } }),
                 json!({ "scaleUp": { "stabilizationWindowSeconds": 3601 } }),
                 json!({ "scaleUp": { "tolerance": null } }),
-                json!({ "scaleUp": { "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 1800 }] } }),
-                json!({ "scaleUp": { "policies": [{ "type": "Percent", "value": 0, "periodSeconds": 1 }] } }),
+                json!({ "scaleUp": { "policies": [
+                    { "type": "Pods", "value": 1, "periodSeconds": 1800 },
+                ] } }),
+                json!({ "scaleUp": { "policies": [
+                    { "type": "Percent", "value": 0, "periodSeconds": 1 },
+                ] } }),
             ],
         ),
     ]
@@ -123,7 +130,11 @@ fn metrics() -> Vec<Value> {
     let average = || json!({ "type": "AverageValue", "averageValue": "1" });
     let both = || json!({ "type": "Value", "value": "1", "averageValue": "1" });
     let service = || json!({ "kind": "Service", "name": "front" });
-    let object = |described: Value, target: Value| json!({ "type": "Object", "object": { "describedObject": described, "metric": { "name": "m" }, "target": target } });
+    let object = |described: Value, target: Value| {
+        json!({ "type": "Object", "object": {
+            "describedObject": described, "metric": { "name": "m" }, "target": target,
+        } })
+    };
     let external = |metric: Value, target: Value| json!({ "type": "External", "external": { "metric": metric, "target": target } });
     let mut all = vec![
         object(service(), one()),
@@ -147,7 +158,9 @@ fn metrics() -> Vec<Value> {
         ),
         external(json!({ "name": "m", "selector": { "matchExpressions": [{}] } }), one()),
         external(
-            json!({ "name": "m", "selector": { "matchExpressions": [{ "key": "a", "operator": "Odd" }] } }),
+            json!({ "name": "m", "selector": {
+                "matchExpressions": [{ "key": "a", "operator": "Odd" }],
+            } }),
             one(),
         ),
         external(json!({ "name": "m", "selector": { "matchExpressions": null } }), one()),
@@ -158,10 +171,18 @@ fn metrics() -> Vec<Value> {
         json!({ "type": "Pods", "pods": { "metric": { "name": "m" }, "target": both() } }),
         json!({ "type": "Pods", "resource": { "name": "cpu", "target": utilization() } }),
         json!({ "type": "Resource", "resource": { "name": "", "target": utilization() } }),
-        json!({ "type": "Resource", "resource": { "name": "any thing/at all/", "target": utilization() } }),
-        json!({ "type": "Resource", "resource": { "name": "cpu", "target": { "averageUtilization": 1 } } }),
-        json!({ "type": "Resource", "resource": { "name": "cpu", "target": { "type": "Value", "averageUtilization": 1 } } }),
-        json!({ "type": "Resource", "resource": { "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 0 } } }),
+        json!({ "type": "Resource", "resource": {
+            "name": "any thing/at all/", "target": utilization(),
+        } }),
+        json!({ "type": "Resource", "resource": {
+            "name": "cpu", "target": { "averageUtilization": 1 },
+        } }),
+        json!({ "type": "Resource", "resource": {
+            "name": "cpu", "target": { "type": "Value", "averageUtilization": 1 },
+        } }),
+        json!({ "type": "Resource", "resource": {
+            "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 0 },
+        } }),
     ];
     let sources = [
         ("object", object(service(), one())["object"].clone()),
@@ -309,20 +330,30 @@ fn containers() -> Vec<String> {
 pub(crate) fn hpa_with_status() -> Value {
     let metrics = json!([
         { "type": "Resource", "resource": { "name": "cpu", "target": utilization() } },
-        { "type": "External", "external": { "metric": { "name": "m" }, "target": { "type": "Value", "value": "30" } } },
+        { "type": "External", "external": {
+            "metric": { "name": "m" }, "target": { "type": "Value", "value": "30" },
+        } },
     ]);
     json!({
-        "apiVersion": hpa_calc::crd::API_VERSION, "kind": hpa_calc::crd::KIND, "metadata": { "name": "web" },
+        "apiVersion": hpa_calc::crd::API_VERSION, "kind": hpa_calc::crd::KIND,
+        "metadata": { "name": "web" },
         "spec": spec_with("metrics", metrics),
         "status": {
             "currentReplicas": 3, "desiredReplicas": 4, "lastScaleTime": "2026-01-02T03:04:05Z",
             "targets": "cpu: 66%/50%, 20/30",
             "currentMetrics": [
-                { "type": "Resource", "resource": { "name": "cpu", "current": { "averageUtilization": 66, "averageValue": "660m" } } },
-                { "type": "External", "external": { "metric": { "name": "m" }, "current": { "value": "20" } } },
+                { "type": "Resource", "resource": {
+                    "name": "cpu", "current": { "averageUtilization": 66, "averageValue": "660m" },
+                } },
+                { "type": "External", "external": {
+                    "metric": { "name": "m" }, "current": { "value": "20" },
+                } },
             ],
             "conditions": [
-                { "type": "AbleToScale", "status": "True", "reason": "SucceededRescale", "message": "it did" },
+                {
+                    "type": "AbleToScale", "status": "True",
+                    "reason": "SucceededRescale", "message": "it did",
+                },
                 { "type": "OfANewerVersion", "status": "True", "reason": "Odd", "message": "kept" },
             ],
         },

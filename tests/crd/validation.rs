@@ -71,7 +71,8 @@ impl Validation {
 /// Creates an object with this spec in a dry run.
 pub(crate) async fn validate(client: &Client, group: Group, spec: &Value) -> Result<Validation> {
     let object = json!({
-        "apiVersion": group.api_version(), "kind": hpa_calc::crd::KIND, "metadata": { "name": NAME }, "spec": spec,
+        "apiVersion": group.api_version(), "kind": hpa_calc::crd::KIND,
+        "metadata": { "name": NAME }, "spec": spec,
     });
     let request = http::Request::post(format!("{}?dryRun=All", group.path()))
         .header(http::header::CONTENT_TYPE, "application/json")

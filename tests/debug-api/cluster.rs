@@ -98,13 +98,14 @@ impl Cluster {
     /// twice. Returns the name of its pod.
     pub(crate) async fn wait_for_leader(&self, previous: Option<&str>) -> Result<String> {
         // The first leader causes no transition.
-        let transitions = i32::from(previous.is_some());
-        let held = format!("--for=jsonpath={{.spec.leaseTransitions}}={transitions}");
+        let count = i32::from(previous.is_some());
+        let transitions = format!("--for=jsonpath={{.spec.leaseTransitions}}={count}");
         if previous.is_none() {
             self.kubectl(&["-n", NAMESPACE, "wait", "--for=create", WAIT_TIMEOUT, "lease", LEASE])
                 .await?;
         }
-        self.kubectl(&["-n", NAMESPACE, "wait", &held, WAIT_TIMEOUT, "lease", LEASE]).await?;
+        self.kubectl(&["-n", NAMESPACE, "wait", &transitions, WAIT_TIMEOUT, "lease", LEASE])
+            .await?;
         let holder =
             ["-n", NAMESPACE, "get", "lease", LEASE, "-o", "jsonpath={.spec.holderIdentity}"];
         let holder = self.kubectl(&holder).await?;

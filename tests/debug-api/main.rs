@@ -56,8 +56,8 @@ async fn check_rights(cluster: &Cluster) -> Result<()> {
             0 => "Whether a controller is active is not known, and its past decisions are missing",
             _ => "The controller's past decisions are missing",
         };
-        let missing = format!("{consequence}: {missing}");
-        ensure!(text.contains(&missing), "{missing:?} is not in:\n{text}");
+        let expected = format!("{consequence}: {missing}");
+        ensure!(text.contains(&expected), "{expected:?} is not in:\n{text}");
         ensure!(text.starts_with("shop/web stays at 3: cpu cannot be read"), "{text}");
     }
     cluster.grant(&READER_RULES).await

@@ -144,7 +144,7 @@ impl Cluster {
 /// Each of two machines runs an instance of both releases. The holder of a release's lease handles
 /// its namespaces.
 #[tokio::test(start_paused = true)]
-async fn release_moves_to_another_machine_without_a_pause() {
+async fn release_moves_to_another_machine_without_a_missed_reconcile() {
     let cluster = Cluster::new();
     let first = cluster.start("a on 1", &["a"], "hpa-a");
     let moving = cluster.start("b on 1", &["b", "c"], "hpa-b");

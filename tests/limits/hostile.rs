@@ -59,13 +59,6 @@ async fn serve_endlessly(chunk: &'static [u8]) -> SocketAddr {
     address
 }
 
-fn annotated(mut hpa: Value, annotations: &[(&str, &str)]) -> Value {
-    for (name, value) in annotations {
-        hpa["metadata"]["annotations"][format!("metric-config.{name}")] = json!(value);
-    }
-    hpa
-}
-
 fn json_path_metric() -> Value {
     let mut metric = objects::external_metric("m", "10");
     metric["external"]["metric"]["selector"]["matchLabels"]["type"] = "json-path".into();
@@ -74,7 +67,7 @@ fn json_path_metric() -> Value {
 
 /// A Deployment, and its autoscaler on a metric from an HTTP endpoint.
 pub(super) fn scaled_by_endpoint(name: &str, url: &str, key: &str) -> [Value; 2] {
-    let hpa = annotated(
+    let hpa = objects::with_collector_annotations(
         objects::hpa(name, 1..=9, [json_path_metric()]),
         &[
             ("external.m.json-path/endpoint", url),
@@ -87,7 +80,7 @@ pub(super) fn scaled_by_endpoint(name: &str, url: &str, key: &str) -> [Value; 2]
 
 /// Pods with a Deployment, and its autoscaler on a metric that the pods serve.
 pub(super) fn scaled_by_pods(name: &str, pod_count: i64, port: u16) -> Vec<Value> {
-    let hpa = annotated(
+    let hpa = objects::with_collector_annotations(
         objects::hpa(name, 1..=9, [objects::pods_metric("rps", "10")]),
         &[
             ("pods.rps.json-path/port", &port.to_string()),
@@ -156,7 +149,7 @@ pub(super) async fn hostile_objects() -> Vec<Value> {
         let metrics = (0..3000).map(|_| objects::pods_metric("rps", "1"));
         let hpa = objects::hpa(&format!("long-{index}"), 1..=9, metrics);
         let path = format!("/{}", "x".repeat(240 << 10));
-        all.push(annotated(hpa, &[("pods.rps.json-path/path", &path)]));
+        all.push(objects::with_collector_annotations(hpa, &[("pods.rps.json-path/path", &path)]));
     }
     set_hostile_namespace(&mut all);
     all

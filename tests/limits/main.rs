@@ -154,11 +154,12 @@ enum Program {
 }
 
 impl Program {
+    fn is_adapter(&self) -> bool {
+        matches!(self, Self::AdapterWithCollectors | Self::AdapterWithSchedules)
+    }
+
     fn max_peak_mib(&self) -> u64 {
-        match self {
-            Self::AdapterWithCollectors | Self::AdapterWithSchedules => MAX_ADAPTER_PEAK_MIB,
-            _ => MAX_PEAK_MIB,
-        }
+        if self.is_adapter() { MAX_ADAPTER_PEAK_MIB } else { MAX_PEAK_MIB }
     }
 }
 
@@ -175,9 +176,8 @@ impl RunningProgram {
         fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
         let mut command = Command::new(hpa_binary());
         command.env_clear().current_dir(dir.path());
-        let common = ["--log-level=error"];
-        match program {
-            Program::AdapterWithCollectors | Program::AdapterWithSchedules => command.args([
+        if program.is_adapter() {
+            command.args([
                 "adapter",
                 "--collectors",
                 "--secure-port=0",
@@ -186,16 +186,17 @@ impl RunningProgram {
                 "--authentication-skip-lookup",
                 "--leader-elect-resource-namespace=shop",
                 "--lister-kubeconfig=kubeconfig",
-            ]),
-            _ => command.args([
+            ]);
+        } else {
+            command.args([
                 "run",
                 "--metrics-port=0",
                 "--leader-elect=false",
                 "--request-timeout=2m",
                 "--kubeconfig=kubeconfig",
-            ]),
-        };
-        command.args(common);
+            ]);
+        }
+        command.arg("--log-level=error");
         match program {
             Program::ControllerWithRules(Rules { file, url }) => {
                 fs::write(dir.path().join("rules.yaml"), file).expect("a file");
@@ -214,18 +215,18 @@ impl RunningProgram {
     }
 }
 
-/// The peak of the resident memory of a process.
-fn peak_mib(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a size");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
-}
-
 impl Drop for RunningProgram {
     fn drop(&mut self) {
         _ = self.process.kill();
         _ = self.process.wait();
     }
+}
+
+/// The peak of the resident memory of a process.
+fn peak_mib(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a size");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
 }
 
 /// Runs the controller on a testbed until `count` autoscalers have a condition or an event with one

@@ -32,6 +32,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::prometheus::Prometheus;
 
@@ -166,18 +167,14 @@ impl Cluster {
 
     /// Waits until discovery has problems, and returns them.
     pub(crate) async fn wait_for_problems(&self) -> Vec<String> {
-        self.wait_until_has_problems(true).await
+        let problems = || self.source.problems();
+        self.wait_until(|| !problems().is_empty(), || "no problem".to_owned()).await;
+        problems()
     }
 
     pub(crate) async fn wait_for_no_problems(&self) {
-        self.wait_until_has_problems(false).await;
-    }
-
-    async fn wait_until_has_problems(&self, expected: bool) -> Vec<String> {
         let problems = || self.source.problems();
-        let description = || format!("has problems: expected {expected}, found {:?}", problems());
-        self.wait_until(|| problems().is_empty() != expected, description).await;
-        problems()
+        self.wait_until(|| problems().is_empty(), || format!("{:?}", problems())).await;
     }
 
     async fn wait_until(&self, reached: impl Fn() -> bool, description: impl Fn() -> String) {
@@ -265,6 +262,7 @@ fn adapter(source: Arc<PrometheusSource>) -> Adapter {
         compat: Compat::Off,
         port: 443,
         version: Version::default(),
+        stop: CancellationToken::new(),
     };
     let authorizer = AuthorizerOptions {
         always_allowed: Vec::new(),

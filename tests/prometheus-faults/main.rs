@@ -99,7 +99,7 @@ async fn failed_requests_scale_nothing(#[case] fault: Fault, #[case] expected: &
     recover_and_check(&cluster).await;
 }
 
-/// Expects the message of the reference with a short reason, without details of the server.
+/// Expects prometheus-adapter's message with a short reason, without details of the server.
 fn assert_is_fetch_error((status, body): &(u16, Value)) {
     assert_eq!(*status, 500, "{body}");
     let message = body["message"].as_str().unwrap_or_default();

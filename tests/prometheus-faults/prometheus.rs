@@ -153,7 +153,9 @@ impl Prometheus {
         }
         match series_name(&form.text) {
             "http_requests_total" => ["web-0", "web-1"]
-                .map(|pod| json!({ "__name__": "http_requests_total", "namespace": "shop", "pod": pod }))
+                .map(|pod| {
+                    json!({ "__name__": "http_requests_total", "namespace": "shop", "pod": pod })
+                })
                 .into(),
             name => json!([{ "__name__": name, "queue": "mail" }]),
         }

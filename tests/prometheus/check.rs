@@ -67,8 +67,8 @@ rules:
 ",
         is_success: false,
         expected: &[
-            "  problem: the newest series of nginx_ingress_controller_requests has no label `namespace`, \
-             which seriesQuery requires; it has exported_namespace\n",
+            "  problem: the newest series of nginx_ingress_controller_requests has no label \
+             `namespace`, which seriesQuery requires; it has exported_namespace\n",
         ],
         unexpected: "no such series",
     },
@@ -151,7 +151,8 @@ rules:
         expected: &[
             ": no problems, 1 warning\n",
             "  warning: pods have no metric, because no series has the label `pod_name`: the \
-             series have the label `pod`: map it with resources.overrides: {pod: {resource: pod}}\n",
+             series have the label `pod`: map it with resources.overrides: {pod: {resource: \
+             pod}}\n",
             "  query: sum(sessions_total{namespace=\"shop\"}) by (namespace)\n",
         ],
         unexpected: "problem:",
@@ -224,7 +225,8 @@ resourceRules:
             "cpu.nodeQuery: `instance` is 127.0.0.1:",
             "an address and not the name of a node",
             "memory.containerQuery: the result has no label `container`",
-            "memory.nodeQuery: no result: check names and labels in `sum(node_memory{instance!=\"\"})",
+            "memory.nodeQuery: no result: check names and labels in \
+             `sum(node_memory{instance!=\"\"})",
         ],
         unexpected: "no problems",
     },

@@ -69,7 +69,8 @@ async fn compare(assets: &Path, binary: &Path, url: &str) -> Result<()> {
     ensure!(!is_success, "{text}");
     for expected in [
         "cpu.nodeQuery: `node` is rabbit-1, but the nodes of the cluster have names such as node-a",
-        "cpu.containerQuery: `pod` is web-1, but the pods of the cluster have names such as other-0",
+        "cpu.containerQuery: `pod` is web-1, but the pods of the cluster have names such as \
+         other-0",
     ] {
         ensure!(text.contains(expected), "no {expected:?} in: {text}");
     }

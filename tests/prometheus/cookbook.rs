@@ -8,7 +8,7 @@ use hpa_calc::{
     api::{ExternalMetricSource, MetricSpec},
 };
 use hpa_metrics::{
-    CustomQuery, CustomValues, ExternalQuery, MetricSource as _, Objects, resource::GroupResource,
+    CustomQuery, ExternalQuery, MetricSource as _, Objects, resource::GroupResource,
     wire::ItemLabels,
 };
 use hpa_prometheus::source::PrometheusSource;
@@ -108,8 +108,8 @@ const EXPECTED: &[Expected] = &[
     Expected {
         title: "Labels of kube-state-metrics",
         metrics: &["deployments.apps/open_connections", "namespaces/open_connections"],
-        query: "sum by (label_app) (\n  open_connections{namespace=\"shop\"}\n  * on (namespace, pod) \
-                group_left (label_app) kube_pod_labels{namespace=\"shop\",label_app=\"web\"})",
+        query: "sum by (label_app) (\n  open_connections{namespace=\"shop\"}\n  * on (namespace, \
+                pod) group_left (label_app) kube_pod_labels{namespace=\"shop\",label_app=\"web\"})",
         values: &[("web", 65.0)],
     },
 ];
@@ -141,38 +141,39 @@ async fn read(
     source: &PrometheusSource,
     spec: &MetricSpec,
 ) -> Result<(String, BTreeMap<String, f64>)> {
-    if let Some(pods) = &spec.pods {
-        let query = custom_query(GroupResource::pods(), &pods.metric.name);
-        let values = source.read_custom(query).await?;
-        return Ok(query_and_values(values));
-    }
-    if let Some(object) = &spec.object {
-        let described = &object.described_object;
-        let group = described.api_version.split_once('/').map_or("", |(group, _)| group);
-        let resource = reader.resources.resolve(group, &described.kind.to_lowercase())?;
-        let query = custom_query(resource.group_resource.clone(), &object.metric.name);
-        let values = source.read_custom(query.named(&described.name)).await?;
-        return Ok(query_and_values(values));
-    }
-    let metric = spec.external.as_ref().context("not a custom or external metric")?;
-    read_external(source, metric).await
+    let Some(query) = custom_query(reader, spec)? else {
+        let metric = spec.external.as_ref().context("not a custom or external metric")?;
+        return read_external(source, metric).await;
+    };
+    let query = match &spec.object {
+        Some(object) => query.named(&object.described_object.name),
+        None => query,
+    };
+    let values = source.read_custom(query).await?;
+    let by_name = values.items.into_iter();
+    let by_name = by_name.map(|item| (item.object.into(), Quantity::from(item.value).as_f64()));
+    Ok((values.origin.query.clone(), by_name.collect()))
 }
 
-fn custom_query(resource: GroupResource, metric: &str) -> CustomQuery {
-    CustomQuery {
+/// The query for the metric of all objects. `None` if it is neither a pods nor an object metric.
+pub(crate) fn custom_query(reader: &Reader, spec: &MetricSpec) -> Result<Option<CustomQuery>> {
+    let (resource, metric) = match (&spec.pods, &spec.object) {
+        (Some(pods), _) => (GroupResource::pods(), &pods.metric.name),
+        (None, Some(object)) => {
+            let described = &object.described_object;
+            let group = described.api_version.split_once('/').map_or("", |(group, _)| group);
+            let resource = reader.resources.resolve(group, &described.kind)?;
+            (resource.group_resource.clone(), &object.metric.name)
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(CustomQuery {
         resource,
         namespace: NAMESPACE.to_owned(),
         objects: Objects::Selected(Selector::everything()),
-        metric: metric.to_owned(),
+        metric: metric.clone(),
         metric_selector: Selector::everything(),
-    }
-}
-
-fn query_and_values(values: CustomValues) -> (String, BTreeMap<String, f64>) {
-    let items = values.items.into_iter();
-    let by_name =
-        items.map(|item| (item.object.into(), Quantity::from(item.value).as_f64())).collect();
-    (values.origin.query.clone(), by_name)
+    }))
 }
 
 async fn read_external(

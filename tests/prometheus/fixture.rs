@@ -1,20 +1,14 @@
 //! The target that Prometheus scrapes.
 //!
-//! The samples of the first scrape are [`HISTORY`] old. Those of each later scrape are [`STEP`]
-//! newer, until they reach the present. Rates over minutes are therefore available after seconds.
-//! The rates are exact, because counters increase linearly.
+//! The samples of the first scrape are almost [`HISTORY`] old. Those of each later scrape are
+//! [`STEP`] newer, until they reach the present. Rates over minutes are therefore available after
+//! seconds. The rates are exact, because counters increase linearly.
 
-use std::{
-    fmt::Write as _,
-    net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
-};
+use std::{fmt::Write as _, net::SocketAddr, sync::Arc};
 
-use anyhow::Result;
 use axum::{Router, extract::State, routing::get};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use tokio::{net::TcpListener, task::JoinSet};
 
 const HISTORY: SignedDuration = SignedDuration::from_mins(8);
 const STEP: SignedDuration = SignedDuration::from_secs(10);
@@ -128,32 +122,17 @@ const STOPPED_COUNTER: &str = r#"stopped_requests_total{namespace="shop",pod="we
 /// instant queries don't return it.
 const STOPPED_AFTER: SignedDuration = SignedDuration::from_secs(150);
 
-/// A running server. Dropping the handle stops it.
-pub(crate) struct Fixture {
-    pub(crate) address: SocketAddr,
-    _task: JoinSet<()>,
-}
-
 /// The times of the first and the last samples.
 struct SampleTimes {
     first: Timestamp,
     last: Timestamp,
 }
 
-impl Fixture {
-    pub(crate) async fn start() -> Result<Self> {
-        let first = Timestamp::now() - HISTORY;
-        let times = Arc::new(Mutex::new(SampleTimes { first, last: first }));
-        let router = Router::new().route("/metrics", get(scrape)).with_state(times);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            // It ends only with the task.
-            let _ = axum::serve(listener, router).await;
-        });
-        Ok(Self { address, _task: task })
-    }
+/// Serves the target until the runtime ends.
+pub(crate) async fn serve() -> SocketAddr {
+    let first = Timestamp::now() - HISTORY;
+    let times = Arc::new(Mutex::new(SampleTimes { first, last: first }));
+    hpa_tests::harness::serve(Router::new().route("/metrics", get(scrape)).with_state(times)).await
 }
 
 async fn scrape(State(times): State<Arc<Mutex<SampleTimes>>>) -> String {

@@ -90,7 +90,8 @@ async fn run(report: &mut Report) -> Result<()> {
     for (name, result) in collectors::check(&server.url).await? {
         report.add_result(&format!("collectors::{name}"), result);
     }
-    report.add_result("forecasts::observed_then_scaled_for", forecasts::check(&binary).await);
+    let result = forecasts::check(&binary).await;
+    report.add_result("forecasts::only_mode_scale_changes_replicas", result);
     Ok(())
 }
 

@@ -87,8 +87,9 @@ rules:
 ",
         metric: "pods/http_requests_total",
         flags: IN_NAMESPACE,
-        advice: "rules[1] also has the metric, and the last rule takes precedence. Rename the metric \
-                 in one of them, or change their order. Not used: sum(rate(http_requests_total{",
+        advice: "rules[1] also has the metric, and the last rule takes precedence. Rename the \
+                 metric in one of them, or change their order. Not used: \
+                 sum(rate(http_requests_total{",
     },
     Mistake {
         name: "namespace_missing",
@@ -126,8 +127,8 @@ rules:
         metric: "ingresses/nginx_ingress_controller_requests",
         flags: IN_NAMESPACE,
         advice: "nginx_ingress_controller_requests has no value: rules[0] (line 3, column 3): the \
-                 newest series of nginx_ingress_controller_requests has no label `namespace`, which \
-                 seriesQuery requires; it has exported_namespace\n",
+                 newest series of nginx_ingress_controller_requests has no label `namespace`, \
+                 which seriesQuery requires; it has exported_namespace\n",
     },
     Mistake {
         name: "no_namespace_label",
@@ -140,9 +141,9 @@ rules:
 ",
         metric: "pods/unlabeled_requests",
         flags: IN_NAMESPACE,
-        advice: "unlabeled_requests has no value: unlabeled_requests has no label `namespace`, which \
-                 queries use to select the namespace: add it by relabeling, or set `namespaced: \
-                 false` in an external rule; the labels are instance, job, pod",
+        advice: "unlabeled_requests has no value: unlabeled_requests has no label `namespace`, \
+                 which queries use to select the namespace: add it by relabeling, or set \
+                 `namespaced: false` in an external rule; the labels are instance, job, pod",
     },
     Mistake {
         name: "override_of_a_label_that_the_series_do_not_have",
@@ -241,8 +242,8 @@ rules:
 ",
         metric: "pods/load",
         flags: IN_NAMESPACE,
-        advice: "rules[1] also has the metric, and the last rule takes precedence. Rename the metric \
-                 in one of them",
+        advice: "rules[1] also has the metric, and the last rule takes precedence. Rename the \
+                 metric in one of them",
     },
     Mistake {
         name: "unit",

@@ -30,8 +30,8 @@ const QUERIES: [&str; 16] = [
 ];
 
 /// The tokens that random changes insert.
-const TOKENS: &str = "( ) { } [5m] [5m:1m] , + - == bool by on ( ignoring(a) group_left offset 5m @ 1 \
-                     \"s\" 7 sum rate( vector(1) or time() m";
+const TOKENS: &str = "( ) { } [5m] [5m:1m] , + - == bool by on ( ignoring(a) group_left offset 5m \
+                     @ 1 \"s\" 7 sum rate( vector(1) or time() m";
 
 /// The number of generated queries, most of them changed.
 const QUERY_COUNT: usize = 1500;

@@ -7,13 +7,12 @@ use hpa_tests::kube_apiserver::{Process, free_ports};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::fixture::Fixture;
+use crate::fixture;
 
-/// A running Prometheus, with its fixture if it scrapes one. Dropping the handle stops both.
+/// A running Prometheus. Dropping the handle stops it.
 pub(crate) struct Server {
     pub(crate) url: String,
     _process: Process,
-    _fixture: Option<Fixture>,
     _dir: TempDir,
 }
 
@@ -36,9 +35,9 @@ fn version_of(program: &str) -> Result<String> {
 }
 
 impl Server {
-    /// Starts Prometheus with recording rules. It scrapes a [`Fixture`].
+    /// Starts Prometheus with recording rules. It scrapes the [`fixture`].
     pub(crate) async fn start(recording: &[&str]) -> Result<Self> {
-        let fixture = Fixture::start().await?;
+        let target = fixture::serve().await;
         let dir = tempfile::tempdir()?;
         let mut files = String::new();
         for (index, rules) in recording.iter().enumerate() {
@@ -47,16 +46,15 @@ impl Server {
             writeln!(files, "- {}", path.display())?;
         }
         let config = format!(
-            "global: {{scrape_interval: 100ms, scrape_timeout: 100ms, evaluation_interval: 200ms}}\n\
-             rule_files:\n{files}\
+            "global: {{scrape_interval: 100ms, scrape_timeout: 100ms, evaluation_interval: \
+             200ms}}\nrule_files:\n{files}\
              scrape_configs:\n\
              - job_name: fixture\n\
              \x20 honor_labels: true\n\
-             \x20 static_configs: [{{targets: ['{}']}}]\n",
-            fixture.address
+             \x20 static_configs: [{{targets: ['{target}']}}]\n"
         );
         let (process, url) = start_process(dir.path(), &config)?;
-        Ok(Self { url, _process: process, _fixture: Some(fixture), _dir: dir })
+        Ok(Self { url, _process: process, _dir: dir })
     }
 
     /// Starts Prometheus with the series of an OpenMetrics file, and without scraping.
@@ -74,7 +72,7 @@ impl Server {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "promtool: {errors}");
         let (process, url) = start_process(dir.path(), "")?;
-        Ok(Self { url, _process: process, _fixture: None, _dir: dir })
+        Ok(Self { url, _process: process, _dir: dir })
     }
 }
 

@@ -25,10 +25,12 @@ use tokio::task::JoinSet;
 use crate::{
     NAMESPACE, PERIOD, WINDOW,
     journal::{Actor, Journal},
-    random::CONTROLLER,
     targets::{Id, Kind, Target, fleet_definition},
     workloads::{Delays, Loads, Metrics, Workloads},
 };
+
+/// The client name of a controller without leader election.
+pub(crate) const CONTROLLER: &str = "controller";
 
 /// The targets of named scenarios. `web` is scaled by CPU, `api` by a pods metric and with a
 /// behavior, `jobs` by an external metric and down to zero.
@@ -75,6 +77,7 @@ pub(crate) struct Cluster {
     standby: Option<Instance>,
     /// The number of instances with leader election that were started.
     election_instance_count: usize,
+    /// See [`Workloads::is_restored`].
     is_restored: Arc<AtomicBool>,
     tasks: JoinSet<()>,
 }
@@ -349,8 +352,9 @@ impl Cluster {
     pub(crate) async fn stop_controller(&mut self) {
         if let Some(instance) = self.controller.take() {
             let outcome = instance.controller.terminate().await;
-            if !(self.shape.has_leader_election && matches!(outcome, Err(RunError::LeadershipLost)))
-            {
+            let has_lost_lease =
+                self.shape.has_leader_election && matches!(outcome, Err(RunError::LeadershipLost));
+            if !has_lost_lease {
                 outcome.expect("an orderly shutdown");
             }
             self.journal.record_end(&instance.name);

@@ -48,15 +48,16 @@ impl PastLoads for FaultySource {
     }
 }
 
+/// A load for each minute of a range.
 #[expect(clippy::unnecessary_wraps, reason = "other faults fail")]
-fn minutes(range: PastRange, load: impl Fn(i64) -> f64) -> PastResult {
+fn loads_by_minute(range: PastRange, load: impl Fn(i64) -> f64) -> PastResult {
     let (from, until) = (range.from.as_second() / 60, range.until.as_second() / 60);
     let at = |minute: i64| Timestamp::from_second(minute * 60).expect("a time in range");
     Ok(Trace::new((from..until).map(|minute| (at(minute), load(minute)))))
 }
 
 /// The number of pods that a load needs: 20, and up to 120 for about an hour in each 96 minutes.
-/// The load rises in six minutes, so that the check on the past finds that forecasts help.
+/// Because the load rises within six minutes, the controller's backtest finds that forecasts help.
 fn needed_pods(minute: i64) -> f64 {
     let minute = minute.rem_euclid(96);
     let share = (minute - 20).clamp(0, 6).min((90 - minute).clamp(0, 6));
@@ -65,15 +66,15 @@ fn needed_pods(minute: i64) -> f64 {
 
 #[expect(clippy::unnecessary_wraps, reason = "other faults hang")]
 fn wrong_loads(range: PastRange, _: usize) -> Option<PastResult> {
-    Some(minutes(range, |minute| CORES_PER_POD * needed_pods(minute)))
+    Some(loads_by_minute(range, |minute| CORES_PER_POD * needed_pods(minute)))
 }
 
 /// Like [`wrong_loads`], but the loads differ from response to response.
 #[expect(clippy::unnecessary_wraps, reason = "other faults hang")]
 fn inconsistent_loads(range: PastRange, reads: usize) -> Option<PastResult> {
-    let shift = i64::try_from(reads).unwrap_or(0) * 17;
+    let shift = i64::try_from(reads).expect("few reads") * 17;
     let factor = if reads.is_multiple_of(2) { 1.0 } else { 1e6 };
-    Some(minutes(range, |minute| CORES_PER_POD * factor * needed_pods(minute + shift)))
+    Some(loads_by_minute(range, |minute| CORES_PER_POD * factor * needed_pods(minute + shift)))
 }
 
 /// Times and values that no load can have.

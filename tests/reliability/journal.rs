@@ -17,7 +17,7 @@ use crate::targets::{Id, Kind};
 pub(crate) enum Actor {
     /// A controller under test, or another client: the author of all changes by requests.
     Client,
-    /// A person or another tool.
+    /// A person or another tool, whose changes the test applies without a request.
     User,
     /// Other components of the cluster.
     #[default]

@@ -70,13 +70,12 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start(kind: &str, schedule: Value) -> Self {
-        Self::start_with(kind, schedule, Duration::ZERO, |unchanged| unchanged)
+    fn start(schedule: Value) -> Self {
+        Self::start_with(schedule, Duration::ZERO, |unchanged| unchanged)
     }
 
     /// Each reading of a metric ends `delay` after the value was read.
     fn start_with(
-        kind: &str,
         schedule: Value,
         delay: Duration,
         change: impl FnOnce(Dependencies) -> Dependencies,
@@ -89,7 +88,7 @@ impl Cluster {
         testbed.apply_all([
             objects::namespace(),
             objects::running_deployment("web", 1),
-            objects::hpa("web", 1..=100, [metric(kind)]),
+            objects::hpa("web", 1..=100, [metric(&schedule["kind"])]),
             schedule,
         ]);
         let settings = Settings::default().with(|settings| {
@@ -163,7 +162,8 @@ async fn report_replicas(testbed: Testbed) {
     }
 }
 
-fn metric(kind: &str) -> Value {
+/// The metric of the schedule `evening` of this kind.
+fn metric(kind: &Value) -> Value {
     json!({ "type": "Object", "object": {
         "describedObject": { "apiVersion": "zalando.org/v1", "kind": kind, "name": "evening" },
         "metric": { "name": "scheduled" },
@@ -185,15 +185,15 @@ fn schedule(kind: &str, start: Timestamp) -> Value {
     object
 }
 
-/// Close to its top, a step of the ramp changes the value by 1 %, far less than the tolerance of 10
-/// %. Each step is shorter than the sync period.
+/// Close to the top of the ramp, a step changes the value by 1%. The tolerance is 10%. Each step is
+/// shorter than the sync period.
 #[rstest]
 #[case::namespaced("ScalingSchedule")]
 #[case::cluster("ClusterScalingSchedule")]
 #[tokio::test(start_paused = true)]
 async fn autoscaler_follows_each_step_of_a_ramp(#[case] kind: &str) {
     let ramp_start = VirtualClock::start().now() + Duration::from_mins(1);
-    let cluster = Cluster::start(kind, schedule(kind, ramp_start + RAMP));
+    let cluster = Cluster::start(schedule(kind, ramp_start + RAMP));
     let (clock, testbed) = (&cluster.clock, &cluster.testbed);
     let mut at = Duration::from_mins(1);
     for step in 1..=VALUE {
@@ -221,7 +221,7 @@ async fn autoscaler_follows_each_step_of_a_ramp(#[case] kind: &str) {
 #[tokio::test(start_paused = true)]
 async fn edited_schedule_applies_at_once() {
     let start = VirtualClock::start().now();
-    let cluster = Cluster::start("ScalingSchedule", schedule("ScalingSchedule", start));
+    let cluster = Cluster::start(schedule("ScalingSchedule", start));
     // Not at the time of a reconcile: its recommendation would count in a window of 0 s.
     sleep(PERIOD * 10 + TOLERANCE).await;
     assert_eq!(cluster.testbed.replicas("web"), VALUE);
@@ -245,16 +245,16 @@ async fn edited_schedule_applies_at_once() {
 #[tokio::test(start_paused = true)]
 async fn schedule_status_is_active_only_in_its_window_and_ramps() {
     let start = VirtualClock::start().now() + Duration::from_mins(30);
-    let cluster = Cluster::start("ScalingSchedule", schedule("ScalingSchedule", start));
+    let cluster = Cluster::start(schedule("ScalingSchedule", start));
     for (minutes, expected) in [(19, false), (21, true), (60, true), (99, true), (101, false)] {
         cluster.clock.wait_until_age(Duration::from_mins(minutes)).await;
         assert_eq!(cluster.is_active(), expected, "{minutes} min, {}", cluster.clock.now());
     }
 }
 
-/// In one of the two cases, the value changes after it was read, more than a second before the
-/// reconcile ends. If the first list of schedules repeats the first reconcile, the periods are
-/// shifted by 5 s, and it is the other case.
+/// The value must change after a reconcile has read it, and more than a second before the reconcile
+/// ends. Reconciles start 5 s later if the first list of schedules repeats the first reconcile, so
+/// one of the two seconds fits either way.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn change_during_a_slow_reconcile_does_not_wait_for_the_next_period(
@@ -264,7 +264,7 @@ async fn change_during_a_slow_reconcile_does_not_wait_for_the_next_period(
     let mut window = schedule("ScalingSchedule", VirtualClock::start().now() + change);
     window["spec"]["scalingWindowDurationMinutes"] = 0.into();
     let delay = Duration::from_secs(5);
-    let cluster = Cluster::start_with("ScalingSchedule", window, delay, |unchanged| unchanged);
+    let cluster = Cluster::start_with(window, delay, |unchanged| unchanged);
     cluster.clock.wait_until_age(change).await;
     assert_eq!(cluster.testbed.replicas("web"), 1);
     // The rest of a reconcile, a second, and the reconcile that reads the value again.
@@ -276,15 +276,14 @@ async fn change_during_a_slow_reconcile_does_not_wait_for_the_next_period(
 #[tokio::test(start_paused = true)]
 async fn autoscaler_stays_queued_after_a_panic() {
     let schedule = schedule("ScalingSchedule", VirtualClock::start().now());
-    let cluster =
-        Cluster::start_with("ScalingSchedule", schedule, Duration::ZERO, |dependencies| {
-            let was_called = AtomicBool::new(false);
-            let panic_at_first = move |_: &HorizontalPodAutoscaler, _: Timestamp, _: Timestamp| {
-                assert!(was_called.swap(true, Ordering::Relaxed), "the first call panics");
-                None::<Timestamp>
-            };
-            Dependencies { next_metric_change: Arc::new(panic_at_first), ..dependencies }
-        });
+    let cluster = Cluster::start_with(schedule, Duration::ZERO, |dependencies| {
+        let was_called = AtomicBool::new(false);
+        let panic_at_first = move |_: &HorizontalPodAutoscaler, _: Timestamp, _: Timestamp| {
+            assert!(was_called.swap(true, Ordering::Relaxed), "the first call panics");
+            None::<Timestamp>
+        };
+        Dependencies { next_metric_change: Arc::new(panic_at_first), ..dependencies }
+    });
     sleep(Duration::from_secs(1)).await;
     let first = cluster.testbed.replicas("web");
     sleep(PERIOD * 2).await;
@@ -303,7 +302,7 @@ async fn quick_changes_scale_at_most_once_a_second() {
     let mut quick = schedule("ScalingSchedule", start);
     quick["spec"] =
         json!({ "scalingWindowDurationMinutes": 0, "schedules": entries.collect::<Vec<_>>() });
-    let cluster = Cluster::start("ScalingSchedule", quick);
+    let cluster = Cluster::start(quick);
     let (clock, testbed) = (&cluster.clock, &cluster.testbed);
     let generation = || {
         let deployment = testbed.deployment("web").expect("a deployment");

@@ -43,16 +43,17 @@ fn examples() -> Vec<(String, Variant)> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
         .collect();
     files.sort();
-    let variants = |file: &std::path::PathBuf| {
-        let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
-        // The testbed has no other pods.
-        let variants = scenario_file(file).variants.into_iter();
-        variants
-            .filter(|variant| variant.other_pods.is_empty())
-            .map(|variant| (format!("{name}/{}", variant.name), variant))
-            .collect::<Vec<_>>()
-    };
-    files.iter().flat_map(variants).collect()
+    let mut examples = Vec::new();
+    for file in files {
+        let name = file.file_stem().expect("a name").to_string_lossy();
+        for variant in scenario_file(&file).variants {
+            // The testbed has no other pods.
+            if variant.other_pods.is_empty() {
+                examples.push((format!("{name}/{}", variant.name), variant));
+            }
+        }
+    }
+    examples
 }
 
 fn scalings(run: &Run) -> Vec<Scaling> {

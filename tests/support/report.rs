@@ -6,11 +6,12 @@ use anyhow::Result;
 
 use crate::programs;
 
-/// The numbers of results so far.
+/// The results so far.
 #[derive(Debug, Default)]
 pub struct Report {
     passed: usize,
-    failed: usize,
+    /// The names of the failed tests, which are printed again at the end.
+    failed: Vec<String>,
     skipped: usize,
 }
 
@@ -25,7 +26,7 @@ impl Report {
             }
             Err(error) => {
                 println!("test {name} ... FAILED\n  {error:#}");
-                self.failed += 1;
+                self.failed.push(name.to_owned());
             }
         }
     }
@@ -50,8 +51,13 @@ impl Report {
     /// Prints the summary.
     pub fn finish(self) -> ExitCode {
         let Self { passed, failed, skipped } = self;
-        let result = if failed == 0 { "ok" } else { "FAILED" };
-        println!("\ntest result: {result}. {passed} passed; {failed} failed; {skipped} ignored");
-        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        println!();
+        for name in &failed {
+            println!("failed: {name}");
+        }
+        let result = if failed.is_empty() { "ok" } else { "FAILED" };
+        let failures = failed.len();
+        println!("test result: {result}. {passed} passed; {failures} failed; {skipped} ignored");
+        if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

@@ -64,6 +64,15 @@ impl Cluster {
         cluster
     }
 
+    /// A cluster at [`KILL_TIME`] with recorded objects and the load after the drop.
+    pub(crate) async fn restored(stored: &[Value]) -> Self {
+        let cluster = Self::new();
+        cluster.restore(stored).await;
+        cluster.metrics.set_value(4);
+        cluster.wait_until(KILL_TIME).await;
+        cluster
+    }
+
     /// Creates targets, and autoscalers with annotations and policies. `own` is one of the custom
     /// API.
     pub(crate) async fn create_objects(&self) {
@@ -77,9 +86,8 @@ impl Cluster {
             json!({ "scaleDown": { "stabilizationWindowSeconds": 0, "policies": [policy] } });
         let mut paused = objects::hpa("paused", 1..=20, load());
         paused["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
-        for name in ["web", "own", "limited"] {
-            self.testbed.apply_all([objects::running_deployment(name, 2)]);
-        }
+        let targets = ["web", "own", "limited"].map(|name| objects::running_deployment(name, 2));
+        self.testbed.apply_all(targets);
         self.testbed.apply_all([objects::running_deployment("paused", 3)]);
         self.testbed.apply_all([web, own, limited, paused]);
         self.wait_until(1).await;
@@ -108,12 +116,6 @@ impl Cluster {
     /// Waits until a second of the cluster's clock.
     pub(crate) async fn wait_until(&self, second: i64) {
         self.clock.wait_until_age(Duration::from_secs(second.unsigned_abs())).await;
-    }
-
-    /// Drops the load at once, and waits until [`KILL_TIME`].
-    pub(crate) async fn drop_load_and_wait_until_kill_time(&self) {
-        self.metrics.set_value(4);
-        self.wait_until(KILL_TIME).await;
     }
 
     fn second(&self) -> i64 {
@@ -189,7 +191,7 @@ impl Cluster {
 
     /// Creates recorded objects with their statuses. The API server assigns new UIDs, which replace
     /// the recorded ones in histories.
-    pub(crate) async fn restore(&self, stored: &[Value]) {
+    async fn restore(&self, stored: &[Value]) {
         let mut uids: Vec<(String, String)> = Vec::new();
         for object in stored {
             let kind = object["kind"].as_str().expect("a kind");

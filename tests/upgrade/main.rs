@@ -28,7 +28,7 @@ use crate::{
     stored::{History, collect_shape},
 };
 
-fn directory() -> PathBuf {
+fn stored_directory() -> PathBuf {
     hpa_tests::repository_path("tests/upgrade/stored")
 }
 
@@ -43,7 +43,7 @@ async fn stored_by_this_version() -> Vec<Value> {
 
 /// The stored objects of each recorded release, with its version. The newest release is last.
 fn releases() -> Vec<(String, Vec<Value>)> {
-    let mut releases: Vec<(String, Vec<Value>)> = fs::read_dir(directory())
+    let mut releases: Vec<(String, Vec<Value>)> = fs::read_dir(stored_directory())
         .expect("a directory")
         .map(|entry| {
             let path = entry.expect("an entry").path();
@@ -66,16 +66,14 @@ async fn record_stored_state() {
     let stored = stored_by_this_version().await;
     let text = serde_json::to_string_pretty(&stored).expect("JSON") + "\n";
     let name = format!("{}.json", env!("CARGO_PKG_VERSION"));
-    fs::write(directory().join(name), text).expect("a file");
+    fs::write(stored_directory().join(name), text).expect("a file");
 }
 
 /// The successor scales at the time when the previous leader would have.
 #[tokio::test(start_paused = true)]
 async fn recommendations_and_scalings_of_the_previous_release_are_used() {
     for (version, stored) in releases() {
-        let cluster = Cluster::new();
-        cluster.restore(&stored).await;
-        cluster.drop_load_and_wait_until_kill_time().await;
+        let cluster = Cluster::restored(&stored).await;
         let _new = cluster.start_controller("new");
         for name in ["web", "own"] {
             let scaled = cluster.wait_for_scaling_from(name, 10).await;
@@ -101,9 +99,7 @@ async fn recommendations_and_scalings_of_the_previous_release_are_used() {
 #[tokio::test(start_paused = true)]
 async fn lease_of_the_previous_release_is_taken_over() {
     for (version, stored) in releases() {
-        let cluster = Cluster::new();
-        cluster.restore(&stored).await;
-        cluster.drop_load_and_wait_until_kill_time().await;
+        let cluster = Cluster::restored(&stored).await;
         let before = cluster.lease().await;
         let _new = cluster.start_controller("new");
         cluster.wait_until(KILL_TIME + LEASE_DURATION + SYNC_PERIOD).await;
@@ -143,9 +139,7 @@ async fn stored_state_can_be_read_by_the_previous_release() {
 #[tokio::test(start_paused = true)]
 async fn this_version_keeps_the_histories_of_the_previous_release() {
     let (_, previous) = releases().pop().expect("a release");
-    let cluster = Cluster::new();
-    cluster.restore(&previous).await;
-    cluster.drop_load_and_wait_until_kill_time().await;
+    let cluster = Cluster::restored(&previous).await;
     let new = cluster.start_controller("new");
     cluster.wait_until(KILL_TIME + LEASE_DURATION + 5 * SYNC_PERIOD).await;
     new.kill().await;

@@ -9,12 +9,9 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use http::Response;
-use hyper::body::Bytes;
-
 use crate::{
     authentication::KnownClient,
-    response::{Reply, bodiless_too_many_requests},
+    response::{Reply, bodiless_too_many_requests, hold_until_sent},
     reviews::{ANONYMOUS, FairLimit, FairPermit, Flow, MASTERS, Rate, ReviewLimit, User},
 };
 
@@ -78,14 +75,13 @@ impl Admission {
     }
 
     pub(crate) fn share_of_user(&self, user: &User, is_proxied: bool, client: IpAddr) -> Share<'_> {
-        let limits = if is_trusted(user, is_proxied) {
-            &self.trusted
+        if is_trusted(user, is_proxied) {
+            Share { limits: &self.trusted, flow: Flow::of_user(user) }
         } else if user.name == ANONYMOUS {
-            return self.share_of_anonymous(client);
+            self.share_of_anonymous(client)
         } else {
-            &self.authenticated
-        };
-        Share { limits, flow: Flow::of_user(user) }
+            Share { limits: &self.authenticated, flow: Flow::of_user(user) }
+        }
     }
 
     /// The share of a client without valid credentials.
@@ -139,20 +135,7 @@ impl<'a> Share<'a> {
         let Some(permit) = unread.try_acquire(self.flow, kib) else {
             return bodiless_too_many_requests();
         };
-        let (head, bytes) = response.into_parts();
-        Response::from_parts(head, Bytes::from_owner(UnreadBody { bytes, _permit: permit }))
-    }
-}
-
-/// A body that counts as unread until hyper has sent and dropped it.
-struct UnreadBody {
-    bytes: Bytes,
-    _permit: FairPermit,
-}
-
-impl AsRef<[u8]> for UnreadBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        response.map(|body| hold_until_sent(body, permit))
     }
 }
 

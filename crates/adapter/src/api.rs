@@ -92,13 +92,13 @@ impl Adapter {
     /// `If-None-Match`. If it is unchanged, the response is 304 without a body.
     fn serve_aggregated_groups(&self, preferences: Preferences<'_>) -> Reply {
         let groups = installed_apis(self.groups()).filter(|group| {
-            // The reference leaves out custom and external metrics.
+            // prometheus-adapter leaves out custom and external metrics.
             *group == MetricsApi::Resource || self.options.compat == Compat::Off
         });
-        let aggregated = discovery::aggregated(groups, |group| self.resources(group));
-        let mut response = json_reply(200, &aggregated);
+        let document = discovery::aggregated(groups, |group| self.resources(group));
+        let mut response = json_reply(200, &document);
         let mut hasher = DefaultHasher::new();
-        aggregated.to_string().hash(&mut hasher);
+        response.body().hash(&mut hasher);
         let tag = format!("\"{:016X}\"", hasher.finish());
         if preferences.header(header::IF_NONE_MATCH) == tag {
             response = reply(304, discovery::AGGREGATED_TYPE, Vec::new());
@@ -154,7 +154,7 @@ impl Adapter {
         let list = CustomList::new(version, &query, &values)?;
         let times = values.items.iter().map(|item| item.timestamp);
         self.metrics.observe_freshness(MetricsApi::Custom, Timestamp::now(), times);
-        // The media type is checked last, as in the reference.
+        // The media type is checked last, as in prometheus-adapter.
         encode_document(preferences, &list.document())
     }
 
@@ -166,7 +166,7 @@ impl Adapter {
         let media_type = preferences.negotiate(AllowedConversions::Metadata)?;
         let query = external_query(attributes, preferences.query)?;
         let values = self.source.read_external(query.clone()).await.map_err(|error| {
-            // The reference's error names a resource only in this namespace.
+            // prometheus-adapter's error names a resource only in this namespace.
             let resource = if query.namespace == "default" { "namespaces" } else { "" };
             let group = MetricsApi::External.group();
             self.failures.log(&error, &query.namespace, &query.metric, group);
@@ -209,9 +209,10 @@ impl Adapter {
         let media_type = preferences.negotiate(AllowedConversions::Table)?;
         let ResourceAttributes { namespace, name, .. } = attributes;
         let (object, fields) = (Objects::Named(name.clone()), Box::default());
-        let query = match kind {
-            MetricsKind::NODES => Query::NodeUsage { nodes: object, fields },
-            _ => Query::PodUsage { namespace: namespace.clone(), pods: object, fields },
+        let query = if kind == MetricsKind::NODES {
+            Query::NodeUsage { nodes: object, fields }
+        } else {
+            Query::PodUsage { namespace: namespace.clone(), pods: object, fields }
         };
         let to_status = |error: MetricError| match error {
             MetricError::NoSuchObject(_) => StatusError::not_found(kind.not_found_resource, name),
@@ -230,6 +231,7 @@ impl Adapter {
         Ok(encode(200, &media_type, &converted))
     }
 
+    /// The metrics of the objects that were read. Logs the failures. Fails if they left no items.
     fn usage_items<'a>(
         &self,
         kind: MetricsKind,
@@ -256,25 +258,18 @@ impl Adapter {
                 warn!(error, "unable to read the usage of {noun}s");
             }
         }
-        if let Some(error) = self.reason_for_no_items(&items, failures) {
+        // A missing value of an object is not a failure. prometheus-adapter serves an empty list
+        // despite failures.
+        let is_failure = |error: &&MetricError| !matches!(error, MetricError::NoValueForObject(_));
+        if items.is_empty()
+            && self.options.compat == Compat::Off
+            && let Some(error) = failures.iter().find(is_failure)
+        {
             return Err(error.clone());
         }
         let times = items.iter().map(|item| item.timestamp.0);
         self.metrics.observe_freshness(MetricsApi::Resource, now, times);
         Ok(items)
-    }
-
-    /// Returns the failure that left the list empty, if any. A missing value of an object is not a
-    /// failure. The reference serves an empty list in spite of failures.
-    fn reason_for_no_items<'f>(
-        &self,
-        items: &[ObjectMetrics<'_>],
-        failures: &'f [MetricError],
-    ) -> Option<&'f MetricError> {
-        if !items.is_empty() || self.options.compat == Compat::Reference {
-            return None;
-        }
-        failures.iter().find(|error| !matches!(error, MetricError::NoValueForObject(_)))
     }
 }
 
@@ -329,8 +324,8 @@ fn status_of(
         ),
         MetricError::UnknownMetric(_) => StatusError::metric_not_found(metric, resource),
         MetricError::NoValueForObject(_) => {
-            let name = name.unwrap_or_default();
-            StatusError::metric_not_found_for(metric, resource, name)
+            let object = format!("{resource} {}", name.unwrap_or_default());
+            StatusError::metric_not_found(metric, &object)
         }
         MetricError::List(_) => StatusError::internal("unable to list matching resources"),
         MetricError::Convert(error) => StatusError::unclassified(error.to_string()),
@@ -346,6 +341,7 @@ const FETCH_FAILED: &str = "unable to fetch metrics";
 /// read metrics must not see them.
 fn fetch_failure(error: &MetricError) -> String {
     match QueryFailure::of(error).map(QueryFailure::reason) {
+        // Some reasons name Prometheus themselves.
         Some(reason) if reason.contains("Prometheus") => format!("{FETCH_FAILED} ({reason})"),
         Some(reason) => format!("{FETCH_FAILED} (Prometheus: {reason})"),
         None => FETCH_FAILED.to_owned(),
@@ -394,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_usage_is_in_the_log_of_failures() {
+    fn failed_read_of_usage_is_logged() {
         let adapter = adapter(FixedSource::default(), &Arc::default(), &ClusterCas::new());
         let failure = MetricError::UnexpectedValues;
         let text = describe(&failure);

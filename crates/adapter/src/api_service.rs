@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures::{Stream, StreamExt, future::ready, stream::select_all};
 use hpa_calc::MetricsApi;
 use hpa_metrics::{ApiGroups, describe, watch_events};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::{
     ByteString, api::core::v1::Secret, kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
@@ -118,9 +118,7 @@ impl CertificateController {
                 return Ok(current);
             }
             let mut generated = GeneratedCertificate::generate(&self.service.dns_names(), now)?;
-            let previous = certificate_in(&secret).map(|previous| previous.ca_bundle);
-            let previous = previous.as_deref().and_then(first_certificate).unwrap_or_default();
-            generated.ca_bundle.push_str(previous);
+            generated.ca_bundle.push_str(&previous_ca(&secret).unwrap_or_default());
             write_to_secret(&mut secret, &generated, now);
             match secrets.replace(&self.secret, &PostParams::default(), &secret).await {
                 Ok(_) => {
@@ -156,7 +154,7 @@ impl CertificateController {
                     let error = describe(&error);
                     warn!(
                         error,
-                        "unable to update the serving certificate and the API services that trust it"
+                        "unable to update the serving certificate or the API services trusting it"
                     );
                     RETRY_DELAY
                 }
@@ -213,8 +211,8 @@ impl CertificateController {
     }
 
     /// Makes the API services trust the certificate in the Secret, and then serves with it. If an
-    /// API service can't be updated, keeps the served certificate, unless it has expired or the
-    /// others don't trust it.
+    /// API service can't be updated, keeps the served certificate. An expired certificate, or one
+    /// that the updated API services don't trust, is replaced nevertheless.
     async fn update(
         &self,
         certificate: &ServingCertificate,
@@ -234,7 +232,7 @@ impl CertificateController {
             return outcome;
         }
         if served.as_ref() != Some(&stored) {
-            let replaced = certificate.replace(stored.chain.as_bytes(), stored.key.as_bytes());
+            let replaced = certificate.replace(&stored.chain, &stored.key);
             replaced.map_err(|error| {
                 SetupError::caused_by("unable to use the serving certificate", error)
             })?;
@@ -293,8 +291,8 @@ impl CertificateController {
 /// The certificate in the Secret, if it and its CA are usable and it is not due for renewal.
 fn current_certificate(secret: &Secret, now: Timestamp) -> Option<GeneratedCertificate> {
     let stored = certificate_in(secret).filter(|_| !must_renew(secret, now))?;
-    let (chain, key) = (stored.chain.as_bytes(), stored.key.as_bytes());
-    let served = ServingCertificate::from_pem(chain, key, HandshakeSettings::default());
+    let handshake = HandshakeSettings::default();
+    let served = ServingCertificate::from_pem(&stored.chain, &stored.key, handshake);
     let ca_bundle = CaBundle::from_pem(stored.ca_bundle.as_bytes());
     (served.is_ok() && ca_bundle.is_ok()).then_some(stored)
 }
@@ -311,6 +309,14 @@ fn certificate_in(secret: &Secret) -> Option<GeneratedCertificate> {
     })
 }
 
+/// The CA of the certificate in the Secret, if it is usable. A malformed one would make the new
+/// bundle unusable.
+fn previous_ca(secret: &Secret) -> Option<String> {
+    let bundle = certificate_in(secret)?.ca_bundle;
+    let ca = first_certificate(&bundle)?;
+    CaBundle::from_pem(ca.as_bytes()).is_ok().then(|| ca.to_owned())
+}
+
 /// Whether the certificate is due for renewal, or its renewal time is unknown.
 fn must_renew(secret: &Secret, now: Timestamp) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
@@ -324,8 +330,7 @@ fn write_to_secret(secret: &mut Secret, generated: &GeneratedCertificate, now: T
         [(CERTIFICATE, &generated.chain), (KEY, &generated.key), (CA_BUNDLE, &generated.ca_bundle)];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
     secret.data.get_or_insert_with(BTreeMap::new).extend(data);
-    let lifetime = SignedDuration::try_from(LIFETIME).unwrap_or_default();
-    let renew_after = now.saturating_add(lifetime * 2 / 3).unwrap_or(now);
+    let renew_after = now.saturating_add(LIFETIME * 2 / 3).unwrap_or(now);
     let annotations = secret.metadata.annotations.get_or_insert_with(BTreeMap::new);
     annotations.insert(RENEW_AFTER.to_owned(), renew_after.to_string());
 }
@@ -340,6 +345,7 @@ fn first_certificate(bundle: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use http::{Request, Response};
+    use jiff::SignedDuration;
     use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{
         APIServiceSpec, ServiceReference,
     };
@@ -381,6 +387,17 @@ mod tests {
         assert_eq!(current(|stored| stored.ca_bundle = "garbage".to_owned()), None);
     }
 
+    #[test]
+    fn only_a_usable_ca_is_kept_after_a_renewal() {
+        let (mut secret, mut stored) = (Secret::default(), generated());
+        write_to_secret(&mut secret, &stored, Timestamp::now());
+        assert_eq!(previous_ca(&secret).as_ref(), Some(&stored.ca_bundle));
+        stored.ca_bundle =
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
+        write_to_secret(&mut secret, &stored, Timestamp::now());
+        assert_eq!(previous_ca(&secret), None);
+    }
+
     #[tokio::test]
     async fn refused_api_service_does_not_affect_the_others() {
         let (mut secret, old, mut stored) = (Secret::default(), generated(), generated());
@@ -409,11 +426,11 @@ mod tests {
             let body = Body::from(object.to_string().into_bytes());
             ready(Response::builder().status(code).body(body))
         });
-        let groups = ApiGroups { custom: true, external: true, resource: true };
-        let (client, groups) = (Client::new(api_server, "default"), watch::channel(groups).1);
+        let groups = watch::channel(ApiGroups::ALL).1;
+        let client = Client::new(api_server, "default");
         let controller = CertificateController::new(client, service, "certificate", groups);
-        let (chain, key) = (stored.chain.as_bytes(), stored.key.as_bytes());
-        let certificate = ServingCertificate::from_pem(chain, key, HandshakeSettings::default());
+        let handshake = HandshakeSettings::default();
+        let certificate = ServingCertificate::from_pem(&stored.chain, &stored.key, handshake);
         let certificate = certificate.unwrap();
         let expected = "unable to set the caBundle of the APIService v1beta1.custom.metrics.k8s.io";
         // The API services trust the CA of `old`, but not that of another certificate.
@@ -431,7 +448,7 @@ mod tests {
 
         let last_year = Timestamp::now() - SignedDuration::from_hours(400 * 24);
         let expired = GeneratedCertificate::generate(&["localhost".to_owned()], last_year).unwrap();
-        certificate.replace(expired.chain.as_bytes(), expired.key.as_bytes()).unwrap();
+        certificate.replace(&expired.chain, &expired.key).unwrap();
         let mut current = Some(old);
         controller.update(&certificate, &mut current).await.unwrap_err();
         assert_eq!(current, Some(stored), "clients refuse an expired certificate");

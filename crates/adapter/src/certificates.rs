@@ -4,9 +4,9 @@ use std::{
     fmt, fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
+use jiff::{SignedDuration, Span, Timestamp, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
@@ -16,7 +16,7 @@ use crate::error::SetupError;
 
 /// The validity of a certificate. [`api_service`](crate::api_service) replaces a certificate when a
 /// third of its validity is left.
-pub const LIFETIME: Duration = Duration::from_hours(365 * 24);
+pub const LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 
 /// A certificate chain and its key in PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,12 +44,9 @@ impl From<rcgen::Error> for SetupError {
 impl GeneratedCertificate {
     /// Generates a CA, and a certificate for DNS names and IP addresses. Both are valid from at
     /// least an hour before `now`, because clocks differ. The CA's key is dropped.
-    pub fn generate(names: &[String], now: jiff::Timestamp) -> Result<Self, SetupError> {
-        let seconds = |offset: i64| {
-            let at = now.as_second().saturating_add(offset);
-            jiff::Timestamp::from_second(at).unwrap_or(now)
-        };
-        let (from, until) = (seconds(-3600), seconds(LIFETIME.as_secs().cast_signed()));
+    pub fn generate(names: &[String], now: Timestamp) -> Result<Self, SetupError> {
+        let from = now.saturating_sub(SignedDuration::from_hours(1)).unwrap_or(now);
+        let until = now.saturating_add(LIFETIME).unwrap_or(now);
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.distinguished_name.push(DnType::CommonName, "hpa-adapter-ca");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -74,10 +71,9 @@ impl GeneratedCertificate {
 }
 
 /// Sets the validity in whole days: rcgen needs another time library for more precision.
-fn set_validity(params: &mut CertificateParams, from: jiff::Timestamp, until: jiff::Timestamp) {
-    let date = |at: jiff::Timestamp, days: i8| {
-        let zoned = at.to_zoned(jiff::tz::TimeZone::UTC);
-        let date = zoned.date().saturating_add(jiff::Span::new().days(days));
+fn set_validity(params: &mut CertificateParams, from: Timestamp, until: Timestamp) {
+    let date = |at: Timestamp, days: i8| {
+        let date = at.to_zoned(TimeZone::UTC).date().saturating_add(Span::new().days(days));
         let (month, day) = (date.month().unsigned_abs(), date.day().unsigned_abs());
         rcgen::date_time_ymd(i32::from(date.year()), month, day)
     };
@@ -85,12 +81,12 @@ fn set_validity(params: &mut CertificateParams, from: jiff::Timestamp, until: ji
     params.not_after = date(until, 1);
 }
 
-/// Returns the paths of `apiserver.crt` and `apiserver.key` in a directory, the file names of the
-/// reference. If one doesn't exist, generates both for [`local_names`], and fails if the directory
-/// isn't writable, for example on a read-only root file system.
+/// Returns the paths of `apiserver.crt` and `apiserver.key` in a directory, the file names of
+/// prometheus-adapter. If one doesn't exist, generates both for [`local_names`], and fails if the
+/// directory isn't writable, for example on a read-only root file system.
 pub fn find_or_generate(
     directory: &Path,
-    now: jiff::Timestamp,
+    now: Timestamp,
 ) -> Result<(PathBuf, PathBuf), SetupError> {
     let (chain, key) = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
     if chain.is_file() && key.is_file() {
@@ -137,7 +133,7 @@ mod tests {
         let key = directory.path().join("apiserver.key");
         fs::write(&key, "old").unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
-        find_or_generate(directory.path(), jiff::Timestamp::now()).unwrap();
+        find_or_generate(directory.path(), Timestamp::now()).unwrap();
         assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(fs::read_to_string(&key).unwrap().contains("PRIVATE KEY"));
     }

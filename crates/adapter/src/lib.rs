@@ -27,8 +27,7 @@
 //! objects. [`metrics`] exports the server's own metrics. The debug API of `hpa run` uses
 //! [`certificates`], [`metrics_api`], [`reviews`] and [`server`].
 //!
-//! The behavior is that of prometheus-adapter ("the reference" here), which is built on the
-//! libraries of kube-apiserver.
+//! The behavior is that of prometheus-adapter, which is built on the libraries of kube-apiserver.
 
 mod admission;
 mod api;

@@ -6,8 +6,8 @@ use hpa_calc::MetricsApi;
 use hpa_metrics::ApiGroups;
 use jiff::Timestamp;
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder, core::Collector,
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    core::Collector,
 };
 
 use crate::metrics_api::{
@@ -26,7 +26,7 @@ pub struct Metrics {
     authentications: IntCounterVec,
     authorizations: IntCounterVec,
     requests_in_flight: IntGauge,
-    // The following metrics have the names of the reference.
+    // The following metrics have the names of prometheus-adapter.
     freshness: HistogramVec,
     apiserver_requests: IntCounterVec,
     apiserver_request_seconds: HistogramVec,
@@ -58,7 +58,7 @@ const DURATION_BUCKETS: [f64; 23] = [
 #[error("unable to register or encode a metric")]
 pub struct MetricsError(#[from] prometheus::Error);
 
-/// Bucket bounds of the age of values, as in the reference: 20 buckets, each 1.364 times the
+/// Bucket bounds of the age of values, as in prometheus-adapter: 20 buckets, each 1.364 times the
 /// previous one.
 fn freshness_buckets() -> Vec<f64> {
     std::iter::successors(Some(1.0), |bound| Some(bound * 1.364)).take(20).collect()
@@ -152,10 +152,7 @@ impl Metrics {
 
     /// The metrics in Prometheus' text format.
     pub fn render(&self) -> Result<String, MetricsError> {
-        let families = self.registry.gather();
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&families, &mut text)?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        Ok(TextEncoder::new().encode_to_string(&self.registry.gather())?)
     }
 
     pub(crate) fn start_request(&self) -> InFlightRequest<'_> {
@@ -230,7 +227,7 @@ impl Default for RequestLabels {
     }
 }
 
-/// Verbs of authorization, each with the verb of kube-apiserver's metrics.
+/// Values of [`RequestInfo::verb`], each with the verb of kube-apiserver's metrics.
 const VERBS: [(&str, &str); 11] = [
     ("get", "GET"),
     ("list", "LIST"),
@@ -268,7 +265,7 @@ impl RequestLabels {
     fn with_resource(self, group: MetricsApi, target: &ResourceAttributes) -> Self {
         let is_namespaced = !target.namespace.is_empty();
         let is_read = matches!(self.verb, "GET" | "LIST");
-        // As in the reference, all reads of custom and external metrics are lists of `*`.
+        // As in prometheus-adapter, all reads of custom and external metrics are lists of `*`.
         let (component, scope) = match group {
             MetricsApi::Resource => return self.with_usage_resource(target),
             MetricsApi::Custom => {
@@ -422,9 +419,8 @@ mod tests {
         #[case] path: &str,
         #[case] expected: &str,
     ) {
-        let groups = ApiGroups { custom: true, external: true, resource: true };
         let info = RequestInfo::new(method, path, &UrlQuery::default()).unwrap();
-        let labels = RequestLabels::new(groups, &info);
+        let labels = RequestLabels::new(ApiGroups::ALL, &info);
         let RequestLabels { verb, group, version, resource, subresource, scope, component, .. } =
             labels;
         let texts = [verb, group, version, resource, subresource, scope, component];

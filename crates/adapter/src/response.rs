@@ -1,13 +1,13 @@
 //! Builds responses, and negotiates their media type.
 
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use hyper::body::Bytes;
 use serde::Serialize;
 use tracing::error;
 
 use crate::metrics_api::{
     MediaType, StatusError, UrlQuery, accept,
-    status::{bounded, escape_html},
+    status::{escape_html, truncated},
 };
 
 /// A response of this server.
@@ -45,7 +45,7 @@ impl Preferences<'_> {
 
     /// An error response, in JSON if the client accepts no available media type.
     pub(crate) fn error(&self, error: &StatusError) -> Reply {
-        let error = error.clone().bounded();
+        let error = error.clone().truncated();
         let media_type = self.negotiate(accept::AllowedConversions::None);
         let media_type =
             media_type.unwrap_or(MediaType { is_pretty: true, ..MediaType::default() });
@@ -88,12 +88,18 @@ pub(crate) fn reply(code: u16, content_type: &'static str, body: Vec<u8>) -> Rep
     response
 }
 
-/// Adapts a response to the method: `HEAD` gets no body.
-pub(crate) fn for_method(method: &Method, mut response: Reply) -> Reply {
-    if *method == Method::HEAD {
-        *response.body_mut() = Bytes::new();
+/// Returns the bytes of a body. `guard` is dropped with them, once hyper has sent them.
+pub(crate) fn hold_until_sent(bytes: Bytes, guard: impl Send + 'static) -> Bytes {
+    struct Body<G> {
+        bytes: Bytes,
+        _guard: G,
     }
-    response
+    impl<G> AsRef<[u8]> for Body<G> {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+    Bytes::from_owner(Body { bytes, _guard: guard })
 }
 
 /// 429 without a body, for a client with too many unread bytes or connections.
@@ -113,8 +119,8 @@ fn with_retry_after(mut response: Reply) -> Reply {
 
 /// 500 as plain text, like kube-apiserver for requests that it can't classify or authorize.
 pub(crate) fn internal_error(path: &str, message: &str) -> Reply {
-    let path = hpa_calc::go_text::Quoted(bounded(path));
-    let message = format!("Internal Server Error: {path}: {}\n", bounded(message));
+    let path = hpa_calc::go_text::Quoted(truncated(path));
+    let message = format!("Internal Server Error: {path}: {}\n", truncated(message));
     text_reply(500, escape_html(&message))
 }
 

@@ -3,24 +3,18 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{
-    borrow::Cow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use hpa_metrics::{ApiGroups, MetricSource, describe};
+use hpa_metrics::{ApiGroups, LogLimit, MetricSource, describe};
 use hpa_prometheus::rules::Compat;
-use http::{Response, request::Parts};
+use http::{Method, Response, request::Parts};
 use hyper::body::Bytes;
 use serde::Serialize;
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::{
@@ -29,13 +23,13 @@ use crate::{
     authentication::{AuthenticatedUser, AuthenticationError, Authenticator, Peer},
     metrics::{CONTENT_TYPE, Metrics, RequestLabels},
     metrics_api::{
-        NoRoute, RequestInfo, Route, StatusError, UrlQuery, discovery, query, status::bounded,
+        NoRoute, RequestInfo, Route, StatusError, UrlQuery, discovery, query, status::truncated,
     },
     response::{
-        HealthCheck, Preferences, Reply, for_method, health_reply, internal_error, json_reply,
-        reply, text_reply,
+        HealthCheck, Preferences, Reply, health_reply, internal_error, json_reply, reply,
+        text_reply,
     },
-    reviews::{ANONYMOUS, Authorizer, LogLimit, ReviewError, User},
+    reviews::{ANONYMOUS, Authorizer, ReviewError, User},
 };
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -64,11 +58,13 @@ pub struct Version {
 pub struct AdapterOptions {
     /// The groups that are served. A changed rules file may add some.
     pub groups: watch::Receiver<ApiGroups>,
-    /// Whether responses match the reference even where that may do harm.
+    /// Whether responses match prometheus-adapter even where that may do harm.
     pub compat: Compat,
     /// The port in discovery documents.
     pub port: u16,
     pub version: Version,
+    /// Once it is cancelled, `/readyz` fails, so that Kubernetes routes new requests elsewhere.
+    pub stop: CancellationToken,
 }
 
 /// Serves the metrics of a source over the metrics APIs.
@@ -82,7 +78,6 @@ pub struct Adapter {
     authentication_warnings: LogLimit,
     authorization_warnings: LogLimit,
     pub(crate) failures: FailureLog,
-    is_stopping: AtomicBool,
 }
 
 impl Adapter {
@@ -103,7 +98,6 @@ impl Adapter {
             authentication_warnings: LogLimit::default(),
             authorization_warnings: LogLimit::default(),
             failures: FailureLog::default(),
-            is_stopping: AtomicBool::new(false),
         }
     }
 
@@ -115,11 +109,6 @@ impl Adapter {
     /// Whether a client is a front proxy.
     pub(crate) fn is_front_proxy(&self, peer: &Peer) -> bool {
         self.authenticator.is_front_proxy(peer)
-    }
-
-    /// Makes `/readyz` fail, so that Kubernetes routes new requests elsewhere.
-    pub fn set_stopping(&self) {
-        self.is_stopping.store(true, Ordering::Relaxed);
     }
 
     /// Responds to a request, within a minute. The response to `HEAD` has no body.
@@ -135,18 +124,21 @@ impl Adapter {
         let labels = info.as_ref().map(|info| RequestLabels::new(self.groups(), info));
         let labels = labels.unwrap_or_default();
         let preferences = Preferences { headers: &request.headers, query: &query };
-        let response = self.respond_to(request, info, preferences, peer);
-        let response = timeout(REQUEST_TIMEOUT, response)
+        let response = self.authorize_and_serve(request, info, preferences, peer);
+        let mut response = timeout(REQUEST_TIMEOUT, response)
             .await
             .unwrap_or_else(|_| preferences.error(&StatusError::timeout()));
         let code = response.status().as_u16();
         self.metrics.observe_request(labels, code, started.elapsed());
-        for_method(&request.method, response)
+        if request.method == Method::HEAD {
+            *response.body_mut() = Bytes::new();
+        }
+        response
     }
 
-    /// Responds to a request. `info` is the error response if its path is invalid. A client with
-    /// invalid credentials gets 401 instead.
-    async fn respond_to(
+    /// Authenticates and authorizes a request, and serves it. `info` is the error response if the
+    /// path is invalid. A client with invalid credentials gets 401 instead.
+    async fn authorize_and_serve(
         &self,
         request: &Parts,
         info: Result<RequestInfo, Reply>,
@@ -173,7 +165,7 @@ impl Adapter {
         let Some(_request) = share.start_request() else {
             return share.limit_unread(preferences.too_many_requests());
         };
-        let response = match self.authorize(&user, &info, share, request, preferences).await {
+        let response = match self.authorize(&user, &info, share, preferences).await {
             Ok(()) => self.serve(request, &info, preferences).await,
             Err(response) => *response,
         };
@@ -231,7 +223,7 @@ impl Adapter {
             return preferences.too_many_requests();
         }
         self.metrics.observe_authentication("refused");
-        let path = bounded(path);
+        let path = truncated(path);
         if self.authentication_warnings.try_acquire() {
             warn!(%error, path, "unable to authenticate a request");
         } else {
@@ -245,15 +237,14 @@ impl Adapter {
         user: &User,
         info: &RequestInfo,
         share: Share<'_>,
-        request: &Parts,
         preferences: Preferences<'_>,
     ) -> Result<(), Box<Reply>> {
-        if request.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        if preferences.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
             // If the header were ignored, the request would have the rights of the wrong user.
             let message = "impersonation is not supported; send the request to kube-apiserver";
             return Err(Box::new(preferences.error(&StatusError::bad_request(message))));
         }
-        let path = bounded(&info.path);
+        let path = truncated(&info.path);
         let reviewed = self.reviewed_request(user, info);
         let access = self.authorizer.authorize(user, &reviewed, share.reviews()).await;
         let (result, response) = match access {
@@ -335,10 +326,10 @@ impl Adapter {
     fn readiness(&self, ping: HealthCheck) -> [HealthCheck; 3] {
         let discovery = match self.options.compat {
             Compat::Off => self.source.catalog().readiness(),
-            // The reference is ready before it has any metrics.
+            // prometheus-adapter is ready before it has any metrics.
             Compat::Reference => Ok(()),
         };
-        let is_stopping = self.is_stopping.load(Ordering::Relaxed);
+        let is_stopping = self.options.stop.is_cancelled();
         let shutdown = if is_stopping { Err(vec!["shutting down".to_owned()]) } else { Ok(()) };
         [
             ping,

@@ -95,7 +95,7 @@ pub(crate) struct RunArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct ChartArguments {
-    /// Files that `hpa-bench run --json` wrote, each with one controller and another number of
+    /// Files that `hpa-bench run --json` wrote, each with the same controller and another number of
     /// autoscalers
     #[arg(value_name = "FILE", required = true)]
     pub(crate) numbers: Vec<PathBuf>,
@@ -350,8 +350,6 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    #![allow(clippy::expect_used, reason = "a failed setup fails the test")]
-
     use clap::CommandFactory as _;
 
     use super::*;

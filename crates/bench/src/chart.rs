@@ -1,6 +1,6 @@
 //! `hpa-bench chart`: the cost by the number of autoscalers, from the numbers of several runs.
 
-use std::{fmt::Write as _, fs, path::PathBuf};
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -43,8 +43,7 @@ const PANELS: [Panel; 3] = [
     },
 ];
 
-/// Reads the files that `hpa-bench run --json` wrote, and returns the chart as SVG. All outcomes
-/// are points of one line, also those of different controllers.
+/// Reads the files that `hpa-bench run --json` wrote, and returns the chart as SVG.
 pub(crate) fn run(files: &[PathBuf]) -> Result<String> {
     let mut runs = Vec::new();
     for file in files {
@@ -53,8 +52,16 @@ pub(crate) fn run(files: &[PathBuf]) -> Result<String> {
         runs.extend(read().with_context(|| format!("cannot read {}", file.display()))?);
     }
     ensure!(runs.len() >= 2, "a chart needs at least two measurements");
+    ensure_one_controller(runs.iter().map(|run| run.controller.as_str()))?;
     runs.sort_by_key(|run| run.autoscalers);
     Ok(svg(&runs))
+}
+
+/// Fails if there are several names, because a line connects all points.
+fn ensure_one_controller<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let names: Vec<&str> = names.collect::<BTreeSet<_>>().into_iter().collect();
+    ensure!(names.len() == 1, "a chart is of one controller, not of {}", names.join(" and "));
+    Ok(())
 }
 
 fn svg(runs: &[Outcome]) -> String {
@@ -125,11 +132,9 @@ fn plot(panel: &Panel, runs: &[Outcome], left: f64) -> String {
     plot
 }
 
-/// The range of an axis, from one power of ten to another.
+/// The range of an axis, from one power of ten to another. The fields are the exponents.
 struct Decades {
-    /// Exponent of ten.
     first: f64,
-    /// Exponent of ten.
     last: f64,
 }
 
@@ -162,6 +167,13 @@ impl Decades {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chart_of_several_controllers_is_refused() {
+        assert!(ensure_one_controller(["ours", "ours"].into_iter()).is_ok());
+        let error = ensure_one_controller(["reference", "ours"].into_iter()).unwrap_err();
+        assert_eq!(error.to_string(), "a chart is of one controller, not of ours and reference");
+    }
 
     #[test]
     fn decades_enclose_the_values() {

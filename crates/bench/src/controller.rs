@@ -38,7 +38,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     text.parse::<SignedDuration>().ok()?.try_into().ok()
 }
 
-/// Makes a path absolute. A program's path must be: a name without a slash is looked up in `$PATH`.
+/// Makes a path absolute. Otherwise, `Command` would look up a name without a slash in `$PATH`.
 pub(crate) fn absolute_path(path: &str) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| error.to_string())
 }

@@ -8,7 +8,7 @@ pub(crate) struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Returns the value of a label, with its escapes. If the label is missing, it is empty.
+    /// Returns the value of a label, with its escapes. A missing label counts as empty.
     pub(crate) fn label(&self, name: &str) -> &'a str {
         let mut rest = self.labels;
         while let Some((label, after)) = rest.split_once("=\"") {

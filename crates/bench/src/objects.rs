@@ -43,7 +43,7 @@ const SCHEDULER: &str = "hpa-bench.invalid";
 
 /// The name prefix of autoscalers that are created during the measurement.
 pub(crate) const EXTRA_PREFIX: &str = "extra-";
-/// The namespace of these autoscalers.
+/// The namespace of autoscalers with this prefix.
 pub(crate) const EXTRA_NAMESPACE: &str = "bench-0";
 
 pub(crate) fn namespace_names(population: &Population) -> Vec<String> {
@@ -75,16 +75,16 @@ pub(crate) fn service_account(namespace: &str) -> Value {
 
 /// Changes an object so that a shared cluster does not act on it: no controller creates pods for a
 /// Deployment, and no kubelet runs a pod. Also adds the [`MANAGED_BY`] label.
+#[expect(clippy::indexing_slicing, reason = "the names are those of members")]
 pub(crate) fn make_inert(mut object: Value) -> Value {
     let [label, value] = MANAGED_BY;
-    set(&mut object, "/metadata", "labels", |labels| labels.unwrap_or_else(|| json!({})));
-    set(&mut object, "/metadata/labels", label, |_| value.into());
-    match object.get("kind").and_then(Value::as_str) {
-        Some("Deployment") => set(&mut object, "/spec", "paused", |_| true.into()),
+    object["metadata"]["labels"][label] = value.into();
+    match object["kind"].as_str() {
+        Some("Deployment") => object["spec"]["paused"] = true.into(),
         Some("Pod") => {
-            set(&mut object, "/spec", "schedulerName", |_| SCHEDULER.into());
-            set(&mut object, "/spec", "serviceAccountName", |_| SERVICE_ACCOUNT.into());
-            if let Some(spec) = object.pointer_mut("/spec").and_then(Value::as_object_mut) {
+            object["spec"]["schedulerName"] = SCHEDULER.into();
+            object["spec"]["serviceAccountName"] = SERVICE_ACCOUNT.into();
+            if let Some(spec) = object["spec"].as_object_mut() {
                 // A node with that name may exist.
                 spec.remove("nodeName");
             }
@@ -92,19 +92,6 @@ pub(crate) fn make_inert(mut object: Value) -> Value {
         _ => {}
     }
     object
-}
-
-/// Replaces a member of the object at `pointer`.
-fn set(
-    object: &mut Value,
-    pointer: &str,
-    member: &str,
-    value: impl FnOnce(Option<Value>) -> Value,
-) {
-    if let Some(parent) = object.pointer_mut(pointer).and_then(Value::as_object_mut) {
-        let old = parent.remove(member);
-        parent.insert(member.to_owned(), value(old));
-    }
 }
 
 /// A Deployment whose replicas are all available.
@@ -245,9 +232,9 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
     })
 }
 
-/// The cluster in which objects are created.
+/// The API of the cluster in which objects are created.
 #[derive(Clone)]
-pub(crate) enum TargetCluster {
+pub(crate) enum ObjectApi {
     /// The testbed in this process. Accepts an object together with its status.
     Testbed(Testbed),
     /// A cluster for the measurement only, whose API server and etcd this process has started.
@@ -257,7 +244,7 @@ pub(crate) enum TargetCluster {
     Shared(Client),
 }
 
-impl TargetCluster {
+impl ObjectApi {
     /// Creates an object with its status.
     pub(crate) async fn create(&self, object: Value) -> Result<()> {
         let (client, object) = match self {

@@ -13,10 +13,8 @@ type Cell = fn(&Outcome) -> String;
 type OptionalCell = fn(&Outcome) -> Option<String>;
 
 const ROWS: &[(&str, Cell)] = &[
-    ("time until all autoscalers are decided", |one| all_decided(one)),
-    ("  first decision, median / p99", |one| {
-        format!("{} / {}", format_seconds(one.decided.p50), format_seconds(one.decided.p99))
-    }),
+    ("time until all autoscalers are decided", all_decided),
+    ("  first decision, median / p99", |one| median_and_p99(one.decided)),
     ("CPU time until the measurement", |one| format_seconds(one.usage_at_begin.cpu_seconds)),
     ("peak memory until the measurement", |one| mebibytes(one.usage_at_begin.peak_memory)),
     ("peak memory at the end", |one| mebibytes(one.usage_at_end.peak_memory)),
@@ -29,14 +27,14 @@ const ROWS: &[(&str, Cell)] = &[
     ("  by its own metrics", |one| {
         one.own_reconciles.map_or_else(unknown, |count| count.to_string())
     }),
-    ("cycle, median / p99", |one| median_and_p99(one.cycle)),
-    ("  p99.9 / max", |one| p999_and_max(one.cycle)),
-    ("lateness, median / p99", |one| median_and_p99(one.lateness)),
-    ("  p99.9 / max", |one| p999_and_max(one.lateness)),
+    ("cycle, median / p99", |one| one.cycle.map_or_else(unknown, median_and_p99)),
+    ("  p99.9 / max", |one| one.cycle.map_or_else(unknown, p999_and_max)),
+    ("lateness, median / p99", |one| one.lateness.map_or_else(unknown, median_and_p99)),
+    ("  p99.9 / max", |one| one.lateness.map_or_else(unknown, p999_and_max)),
     ("  mean, by its own metrics", |one| one.own_lateness.map_or_else(unknown, format_seconds)),
     ("CPU per reconcile", |one| format_seconds(one.cpu_per_reconcile)),
     ("CPUs in use", |one| format!("{:.3}", one.cpus)),
-    ("new autoscaler decided, median / max", |one| new_decided(one)),
+    ("new autoscaler decided, median / max", new_decided),
     ("requests per reconcile", |one| format!("{:.3}", one.requests_per_reconcile)),
     ("received per second", |one| format!("{:.2} MiB", one.bytes_per_second / MEBI)),
 ];
@@ -46,7 +44,8 @@ const OPTIONAL_ROWS: &[(&str, OptionalCell)] = &[
     ("server's CPU per reconcile", |one| one.server_cpu_per_reconcile.map(format_seconds)),
     ("server's peak memory", |one| one.server_peak_memory.map(mebibytes)),
     ("server's response time, median / p99 / max", |one| {
-        Some(response_times(&one.server_response_times))
+        let times = one.server_response_times;
+        Some(format!("{} / {}", median_and_p99(times), format_seconds(times.max)))
     }),
     ("queries per namespace and period, mean / max", |one| {
         let queries = one.prometheus.as_ref()?;
@@ -74,10 +73,7 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
             ApiServer::KubeApiserver(_) => "kube-apiserver",
             ApiServer::Kubeconfig(_) => "the server of a kubeconfig",
         },
-        match arguments.repeat {
-            1 => String::new(),
-            rounds => format!(", medians of {rounds} rounds"),
-        }
+        rounds_text(arguments.repeat)
     );
     let headings =
         outcomes.iter().enumerate().map(|(index, one)| column_heading(outcomes, index, one));
@@ -99,6 +95,14 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     table.add_line(&format!("bytes received per reconcile{restriction}"));
     add_request_rows(&mut table, byte_cell);
     text + &table.to_text()
+}
+
+/// The number of rounds, for the text above a table. Empty if there is only one.
+pub(crate) fn rounds_text(repeat: u32) -> String {
+    match repeat {
+        1 => String::new(),
+        rounds => format!(", medians of {rounds} rounds"),
+    }
 }
 
 /// Returns the heading of a column. Controllers with the same name are numbered.
@@ -140,20 +144,12 @@ fn counted_by(one: &Outcome) -> &'static str {
     }
 }
 
-fn median_and_p99(times: Option<Summary>) -> String {
-    times.map_or_else(unknown, |times| {
-        format!("{} / {}", format_seconds(times.p50), format_seconds(times.p99))
-    })
+pub(crate) fn median_and_p99(times: Summary) -> String {
+    format!("{} / {}", format_seconds(times.p50), format_seconds(times.p99))
 }
 
-fn p999_and_max(times: Option<Summary>) -> String {
-    times.map_or_else(unknown, |times| {
-        format!("{} / {}", format_seconds(times.p999), format_seconds(times.max))
-    })
-}
-
-fn response_times(times: &Summary) -> String {
-    [times.p50, times.p99, times.max].map(format_seconds).join(" / ")
+fn p999_and_max(times: Summary) -> String {
+    format!("{} / {}", format_seconds(times.p999), format_seconds(times.max))
 }
 
 /// Adds a row for each kind of request that any controller has a value for.

@@ -23,8 +23,6 @@ pub(crate) struct Stats {
     pub(crate) response_times: Vec<u32>,
     /// By `NAMESPACE/NAME`.
     pub(crate) autoscalers: BTreeMap<String, AutoscalerRecord>,
-    /// The requests to the fake Prometheus.
-    #[serde(default)]
     pub(crate) prometheus: PrometheusStats,
     /// Usage of all processes of the server. `None` if they aren't known.
     pub(crate) server: Option<Usage>,
@@ -57,6 +55,7 @@ pub(crate) struct RequestCount {
     pub(crate) bytes: u64,
 }
 
+/// The creation and the status writes of an autoscaler.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct AutoscalerRecord {
     pub(crate) created: f64,

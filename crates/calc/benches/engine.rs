@@ -59,7 +59,7 @@ fn samples(pods: &[Arc<Pod>]) -> PodSamples {
     pods.iter().map(|pod| (pod.name.as_ref(), sample)).collect()
 }
 
-/// One calculation of a CPU utilization target; it must not allocate.
+/// One calculation of a CPU utilization target. Its allocation counts must be zero.
 #[divan::bench(args = [10, 100, 1000])]
 fn cpu_utilization(bencher: Bencher<'_, '_>, count: usize) {
     let pods = pods(count);

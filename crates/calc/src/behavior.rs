@@ -209,11 +209,10 @@ impl<'a> EffectiveRules<'a> {
 
     fn policies(&self) -> impl Iterator<Item = Policy<'a>> + use<'a> {
         let policies_of_spec = self.rules.and_then(|rules| rules.policies.as_deref());
-        let defaults: &[Policy<'_>] = match (policies_of_spec, self.direction) {
-            _ if !self.has_behavior => &[],
-            (Some(_), _) => &[],
-            (None, Direction::Up) => &DEFAULT_SCALE_UP,
-            (None, Direction::Down) => &DEFAULT_SCALE_DOWN,
+        let defaults: &[Policy<'_>] = match (self.has_behavior, policies_of_spec, self.direction) {
+            (false, ..) | (true, Some(_), _) => &[],
+            (true, None, Direction::Up) => &DEFAULT_SCALE_UP,
+            (true, None, Direction::Down) => &DEFAULT_SCALE_DOWN,
         };
         policies_of_spec
             .unwrap_or_default()

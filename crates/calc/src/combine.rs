@@ -110,9 +110,7 @@ pub(crate) fn combine(
             largest.add(index, replicas, name, true);
         }
     }
-    if !forecasts.is_empty() {
-        largest.raise_by_forecasts(&mut explanations);
-    }
+    largest.raise_by_forecasts(&mut explanations);
     let result = failures.resolve(largest, specs.len(), context.scale.spec_replicas);
     CombinedMetrics { result, statuses, events, explanations }
 }
@@ -197,6 +195,7 @@ impl Failures {
         );
         let blocks_scale_down = without_proposal > 0 && largest.replicas < current;
         if without_proposal >= total || blocks_scale_down {
+            // The condition has the same reason as the event.
             let reason = reason.as_str().into();
             return Err(Undecided { reason, cause: first.cause, message });
         }
@@ -231,10 +230,8 @@ fn explain(
         pods: proposal.pods,
         counted_pods: proposal.counted_pods,
         total: proposal.total,
-        error: None,
-        failure: None,
         effects,
-        forecast: None,
+        ..MetricExplanation::default()
     }
 }
 

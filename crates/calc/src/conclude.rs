@@ -125,7 +125,7 @@ impl Decision<'_> {
             format!("{UNABLE_TO_UPDATE_SCALE}{error}"),
         );
         self.set_current_status();
-        let (reference, message) = (self.reference(), error.to_string());
-        self.fail(ReconcileError::Rescale { reference, message });
+        let (target, message) = (self.target_name(), error.to_string());
+        self.fail(ReconcileError::Rescale { target, message });
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     metric::MISSING_REQUESTS,
     normalize::{NormalizeInput, NormalizedReplicas, limit_message},
     plan::{MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, kind_without_metrics},
+    pods::count_if_none_ready,
     readings::Readings,
     settings::{Bounds, BoundsChange, PodSelection, SettingsSummary},
     status::StatusDraft,
@@ -57,6 +58,7 @@ impl<'a> Plan<'a> {
             ..Explanation::default()
         };
         let is_scale_known = !matches!(kind, PlanKind::ScaleUnavailable(_));
+        // The plan leaves scheduled bounds to the decision, because they depend on its time.
         let scheduled_kind = (is_scale_known && is_scheduled)
             .then(|| kind_without_metrics(hpa, &scale, settings, bounds))
             .flatten();
@@ -86,26 +88,7 @@ impl<'a> Plan<'a> {
             );
             decision.clear_stale_zero();
         }
-        match kind {
-            PlanKind::ScaleUnavailable(error) => decision.report_scale_unavailable(&error),
-            PlanKind::Disabled => decision.report_disabled(),
-            PlanKind::AboveMax => {
-                let is_bound_of_spec = bounds.max_replicas == hpa.spec.max_replicas;
-                let reason = if is_bound_of_spec { ABOVE_MAX } else { ABOVE_SCHEDULED_MAX };
-                decision.rescale(bounds.max_replicas, reason.to_owned());
-            }
-            PlanKind::BelowMin => decision.rescale_to_min(),
-            PlanKind::TooManyMetrics => decision.report_spec_rejected(
-                ConditionReason::TooManyMetrics,
-                format!("the spec has more than {MAX_METRICS} metrics"),
-            ),
-            PlanKind::SpecTooLarge { bytes } => decision.report_spec_rejected(
-                ConditionReason::SpecTooLarge,
-                format!("the spec has {bytes} bytes as JSON, more than {MAX_SPEC_BYTES}"),
-            ),
-            PlanKind::SelectorRejected(rejection) => decision.report_selector_rejected(&rejection),
-            PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
-        }
+        decision.follow_plan(&kind, &scale, readings, now);
         let schedule = is_scheduled.then(|| schedule_text(bounds, bounds_change));
         decision.explain_bounds(schedule.as_deref());
         decision.clear_fallback_condition();
@@ -118,6 +101,7 @@ impl<'a> Plan<'a> {
 
 /// The limit that would apply even without stabilization, as the reason of its condition: a bound
 /// that the proposal exceeds and that the desired replicas are at, or a disabled direction.
+/// Unlike the bounds of `input`, `bounds` don't include the replica that `zero-after` holds.
 fn lasting_limit(
     input: &NormalizeInput<'_>,
     bounds: Bounds,
@@ -151,6 +135,30 @@ fn schedule_text(bounds: Bounds, change: Option<BoundsChange>) -> String {
 }
 
 impl Decision<'_> {
+    fn follow_plan(&mut self, kind: &PlanKind, scale: &Scale, readings: Readings, now: Timestamp) {
+        match kind {
+            PlanKind::ScaleUnavailable(error) => self.report_scale_unavailable(error),
+            PlanKind::Disabled => self.report_disabled(),
+            PlanKind::AboveMax => {
+                let max = self.bounds.max_replicas;
+                let is_bound_of_spec = max == self.hpa.spec.max_replicas;
+                let reason = if is_bound_of_spec { ABOVE_MAX } else { ABOVE_SCHEDULED_MAX };
+                self.rescale(max, reason.to_owned());
+            }
+            PlanKind::BelowMin => self.rescale_to_min(),
+            PlanKind::TooManyMetrics => self.report_spec_rejected(
+                ConditionReason::TooManyMetrics,
+                format!("the spec has more than {MAX_METRICS} metrics"),
+            ),
+            PlanKind::SpecTooLarge { bytes } => self.report_spec_rejected(
+                ConditionReason::SpecTooLarge,
+                format!("the spec has {bytes} bytes as JSON, more than {MAX_SPEC_BYTES}"),
+            ),
+            PlanKind::SelectorRejected(rejection) => self.report_selector_rejected(rejection),
+            PlanKind::Metrics(plan) => self.decide_on_metrics(plan, scale, readings, now),
+        }
+    }
+
     fn report_scale_unavailable(&mut self, error: &ScaleReadError) {
         let message = error.to_string();
         self.events.push(Event::warning(EventReason::FailedGetScale, message.clone()));
@@ -161,11 +169,11 @@ impl Decision<'_> {
             format!("the HPA controller was unable to get the target's current scale: {message}"),
         );
         self.outcome = Outcome::ScaleUnavailable;
-        let reference = self.reference();
+        let target = self.target_name();
         self.fail(match error {
             ScaleReadError::InvalidApiVersion(_) => ReconcileError::InvalidApiVersion(message),
             ScaleReadError::UnknownKind(_) => ReconcileError::UnknownKind(message),
-            ScaleReadError::Read(_) => ReconcileError::ReadScale { reference, message },
+            ScaleReadError::Read(_) => ReconcileError::ReadScale { target, message },
         });
     }
 
@@ -215,13 +223,15 @@ impl Decision<'_> {
     fn explain_bounds(&mut self, schedule: Option<&str>) {
         let spec_bounds = Bounds::of_spec(&self.hpa.spec);
         let Some(schedule) = schedule.filter(|_| self.bounds != spec_bounds) else { return };
-        let Explanation { desired_replicas: desired, limited_by, winner, .. } = &self.explanation;
+        let Explanation { desired_replicas: desired, limited_by, lasting_limit, winner, .. } =
+            &self.explanation;
         let was_out_of_bounds = winner.is_none() && *desired != self.current;
+        let bounds = [ConditionReason::TooFewReplicas, ConditionReason::TooManyReplicas];
         let is_limited = was_out_of_bounds
-            || matches!(
-                limited_by,
-                Some(ConditionReason::TooFewReplicas | ConditionReason::TooManyReplicas)
-            );
+            || [limited_by, lasting_limit]
+                .into_iter()
+                .flatten()
+                .any(|limit| bounds.contains(limit));
         let is_allowed = (spec_bounds.min_replicas..=spec_bounds.max_replicas).contains(desired);
         if is_limited || !is_allowed {
             let text = format!("{schedule}, without the schedule {spec_bounds}");
@@ -247,10 +257,13 @@ impl Decision<'_> {
     }
 
     fn rescale_to_min(&mut self) {
-        let min = self.bounds.min_replicas;
-        let is_bound_of_spec = min == self.hpa.spec.effective_min_replicas();
+        self.rescale(self.bounds.min_replicas, self.below_min_reason());
+    }
+
+    fn below_min_reason(&self) -> String {
+        let is_bound_of_spec = self.bounds.min_replicas == self.hpa.spec.effective_min_replicas();
         let reason = if is_bound_of_spec { BELOW_MIN } else { BELOW_SCHEDULED_MIN };
-        self.rescale(min, reason.to_owned());
+        reason.to_owned()
     }
 
     /// Makes a scale write the outcome of the decision.
@@ -308,8 +321,8 @@ impl Decision<'_> {
         self.outcome = Outcome::Undecided;
         self.events
             .push(Event::warning(EventReason::FailedComputeMetricsReplicas, message.clone()));
-        let reference = self.reference();
-        self.fail(ReconcileError::ComputeReplicas { reference, message });
+        let target = self.target_name();
+        self.fail(ReconcileError::ComputeReplicas { target, message });
     }
 
     fn decide_on_metrics(
@@ -326,6 +339,7 @@ impl Decision<'_> {
             self.explanation.extra_pods = ExtraPods::new(&plan.pods, scale);
         }
         self.explanation.unschedulable_pods = UnschedulablePods::new(&plan.pods);
+        self.explanation.unready_pods = count_if_none_ready(&plan.pods, self.settings, now);
         let readings = readings.of_counted_pods(self.settings, &plan.pods);
         let context = plan.context(self.hpa, self.settings, scale, now);
         let failing = std::mem::take(&mut self.history.failing_metrics);
@@ -406,7 +420,7 @@ impl Decision<'_> {
         if current == 0 && min != 0 && desired < min && is_scaled_to_zero(self.hpa, settings) {
             desired = min;
             if reason.is_empty() {
-                BELOW_MIN.clone_into(&mut reason);
+                reason = self.below_min_reason();
             }
         }
         self.explanation.winner = winner;

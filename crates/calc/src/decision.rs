@@ -1,4 +1,4 @@
-//! A decision: the replicas to write, if any, and what to report.
+//! Decisions and their errors.
 
 use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscaler, MetricStatus},
@@ -61,21 +61,21 @@ pub enum ReconcileError {
     #[error("unable to determine resource for scale target reference: {0}")]
     UnknownKind(String),
     /// The target's scale could not be read.
-    #[error("failed to query scale subresource for {reference}: {message}")]
+    #[error("failed to query scale subresource for {target}: {message}")]
     ReadScale {
         /// `kind/namespace/name` of the target.
-        reference: String,
+        target: String,
         /// The error of the request.
         message: String,
     },
     /// The desired replicas could not be computed.
     #[error(
-        "failed to compute desired number of replicas based on listed metrics for {reference}: \
+        "failed to compute desired number of replicas based on listed metrics for {target}: \
             {message}"
     )]
     ComputeReplicas {
         /// `kind/namespace/name` of the target.
-        reference: String,
+        target: String,
         /// The problem with the selector or the metrics.
         message: String,
     },
@@ -83,10 +83,10 @@ pub enum ReconcileError {
     #[error("{0}")]
     SomeMetrics(String),
     /// The target's scale could not be written.
-    #[error("failed to rescale {reference}: {message}")]
+    #[error("failed to rescale {target}: {message}")]
     Rescale {
         /// `kind/namespace/name` of the target.
-        reference: String,
+        target: String,
         /// The error of the write.
         message: String,
     },
@@ -155,8 +155,8 @@ impl Decision<'_> {
         &self.events
     }
 
-    /// `kind/namespace/name` of the target, as errors name it.
-    pub(crate) fn reference(&self) -> String {
+    /// `kind/namespace/name` of the target.
+    pub(crate) fn target_name(&self) -> String {
         let target = &self.hpa.spec.scale_target_ref;
         format!("{}/{}/{}", target.kind, self.hpa.metadata.namespace, target.name)
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn problem_is_the_same_if_other_autoscalers_share_the_pods() {
         let ambiguous = |selector: &str, names: &str| ReconcileError::ComputeReplicas {
-            reference: "Deployment/shop/web".to_owned(),
+            target: "Deployment/shop/web".to_owned(),
             message: format!("pods by selector {selector} {}{names}]", messages::AMBIGUOUS),
         };
         let problem = ambiguous("app=web", "shop/a shop/b").problem();

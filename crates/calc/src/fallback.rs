@@ -322,7 +322,9 @@ fn metric_hash(spec: &MetricSpec) -> Option<u64> {
             let source = spec.object.as_ref()?;
             serde_json::to_vec(&(&source.described_object, &source.metric))
         }
-        _ => return None,
+        MetricSourceType::Resource
+        | MetricSourceType::ContainerResource
+        | MetricSourceType::Other(_) => return None,
     };
     let (offset, prime) = (0xcbf2_9ce4_8422_2325_u64, 0x0100_0000_01b3_u64);
     let bytes = spec.source_type.as_str().bytes().chain(json.ok()?);

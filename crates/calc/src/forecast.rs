@@ -19,7 +19,7 @@ use crate::{
     explain::ForecastExplanation,
     go_text,
     metric::{MetricContext, evaluate},
-    plan::{Plan, PlanKind},
+    plan::Plan,
     readings::{MetricForecast, Readings},
     replicas::{Load, Proposal, ceil_to_replicas},
     settings::ForecastMode,
@@ -36,7 +36,7 @@ impl Plan<'_> {
     /// them. `None` for a metric that failed, or whose load is negative or not finite. Empty if no
     /// metrics are needed.
     pub fn loads(&self, readings: &Readings, count: usize, now: Timestamp) -> Vec<Option<Load>> {
-        let PlanKind::Metrics(plan) = &self.kind else { return Vec::new() };
+        let Some(plan) = self.metrics() else { return Vec::new() };
         let context = plan.context(self.hpa, self.settings, &self.scale, now);
         let readings = readings.clone().of_counted_pods(self.settings, &plan.pods).into_ordered();
         let metrics = self.hpa.spec.metrics.iter().zip(&plan.queries).zip(readings).enumerate();
@@ -67,19 +67,14 @@ pub(crate) fn explain(
 /// The replicas for a forecast load, by the target (the load per replica), the tolerance and the
 /// activation value of the metric. `None` if the load or the target is not usable.
 fn propose(load: f64, per_replica: f64, context: &MetricContext<'_>) -> Option<i32> {
-    let is_valid = load.is_finite() && load >= 0.0 && per_replica > 0.0;
-    let current = context.scale.spec_replicas;
     let needed = (load / per_replica * PARTS_PER_POD).round() / PARTS_PER_POD;
-    if !is_valid || !needed.is_finite() {
+    let is_valid = load.is_finite() && load >= 0.0 && per_replica > 0.0 && needed.is_finite();
+    if !is_valid {
         return None;
     }
-    let is_below_activation = || {
-        context
-            .metric_settings
-            .activation
-            .is_some_and(|value| load * 1000.0 <= value.as_milli() as f64)
-    };
-    if current == 0 && is_below_activation() {
+    let current = context.scale.spec_replicas;
+    let activation = context.metric_settings.activation;
+    if current == 0 && activation.is_some_and(|value| load * 1000.0 <= value.as_milli() as f64) {
         return Some(0);
     }
     if context.tolerances.contain(needed / f64::from(current)) {
@@ -102,9 +97,10 @@ impl Decision<'_> {
             .collect();
         let is_active = known.iter().any(|(.., forecast)| forecast.reason.is_active());
         let is_complete = known.len() >= self.hpa.spec.metrics.len();
-        if known.is_empty() || !is_active && !is_complete {
+        if !is_active && !is_complete {
             return;
         }
+        // `None` if no metric has a forecast.
         let decisive = known.iter().find(|(.., forecast)| forecast.reason.is_active() == is_active);
         let Some((.., MetricForecast { reason, .. })) = decisive else { return };
         let texts = known.iter().map(|(name, has_failed, MetricForecast { reason, text, .. })| {

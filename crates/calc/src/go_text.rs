@@ -1,6 +1,9 @@
 //! Strings as Go prints them, in messages of the API and in queries of Prometheus.
 
-use std::fmt::{self, Write as _};
+use std::{
+    collections::HashSet,
+    fmt::{self, Write as _},
+};
 
 /// A string as `fmt` prints it with `%q`: in quotes, with unprintable characters escaped.
 ///
@@ -46,17 +49,10 @@ pub fn truncate(text: String, max: usize) -> String {
 /// Joins errors like Go's aggregated errors: without duplicates, and in brackets if there are
 /// several.
 pub(crate) fn join_errors(errors: impl IntoIterator<Item = String>) -> String {
-    let mut distinct: Vec<String> = Vec::new();
-    for error in errors {
-        if !distinct.contains(&error) {
-            distinct.push(error);
-        }
-    }
-    match distinct.as_slice() {
-        [] => String::new(),
-        [one] => one.clone(),
-        several => format!("[{}]", several.join(", ")),
-    }
+    let mut seen = HashSet::new();
+    let distinct: Vec<_> = errors.into_iter().filter(|error| seen.insert(error.clone())).collect();
+    let joined = distinct.join(", ");
+    if distinct.len() > 1 { format!("[{joined}]") } else { joined }
 }
 
 /// A string as `encoding/json` prints it, with the characters of HTML escaped. The API server
@@ -92,10 +88,7 @@ pub fn is_printable(char: char) -> bool {
     }
     // The standard library exposes its table of printable characters only through `escape_debug`.
     // That also escapes a combining mark at the start of a text, hence the letter before it.
-    let mut bytes = *b"a\0\0\0\0";
-    let text = bytes.split_at_mut_checked(1).map(|(_, rest)| char.encode_utf8(rest).len());
-    let text = text.and_then(|len| bytes.get(..=len)).and_then(|bytes| str::from_utf8(bytes).ok());
-    text.is_some_and(|text| text.escape_debug().nth(1) == Some(char))
+    String::from_iter(['a', char]).escape_debug().nth(1) == Some(char)
 }
 
 #[cfg(test)]

@@ -26,7 +26,8 @@
 //! # use jiff::{SignedDuration, Timestamp};
 //! # let hpa: HorizontalPodAutoscaler = serde_json::from_value(serde_json::json!({
 //! #     "metadata": { "name": "web", "namespace": "shop" },
-//! #     "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+//! #     "spec": {
+//! #         "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
 //! #         "minReplicas": 1, "maxReplicas": 10,
 //! #         "metrics": [{ "type": "Resource", "resource": { "name": "memory",
 //! #             "target": { "type": "AverageValue", "averageValue": "100Mi" } } }] } }))?;

@@ -1,8 +1,8 @@
-//! Condition messages of the reference: those that many autoscalers share, and the list of names in
-//! the message about an ambiguous selector.
+//! Condition messages of the reference, and the list of names in the message about an ambiguous
+//! selector.
 //!
-//! Deserialization refers to the shared messages instead of allocating: nearly every autoscaler has
-//! three of them, and a controller keeps all autoscalers in memory.
+//! Nearly every autoscaler has three of the [`SHARED`] messages, and a controller keeps all
+//! autoscalers in memory. So deserialization refers to these messages instead of allocating.
 
 use std::{borrow::Cow, fmt};
 
@@ -36,7 +36,7 @@ const COMPUTED_FROM_CPU: &str = "the HPA was able to successfully calculate a re
 const COMPUTED_FROM_MEMORY: &str = "the HPA was able to successfully calculate a replica count \
     from memory resource utilization (percentage of request)";
 
-/// The shared messages.
+/// The messages that many autoscalers have.
 const SHARED: [&str; 14] = [
     SIZE_MATCHES,
     COMPUTED_FROM_CPU,
@@ -113,14 +113,12 @@ pub fn ambiguous_autoscalers(message: &str) -> Option<(impl Iterator<Item = &str
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use jiff::{SignedDuration, Timestamp};
     use rstest::rstest;
     use serde_json::json;
 
     use crate::{
-        api::{Condition, ConditionType, HorizontalPodAutoscaler, Pod, PodSpec, PodStatus, Scale},
+        api::{Condition, ConditionType, HorizontalPodAutoscaler, Pod, Scale},
         history::History,
         plan::{Plan, SelectedPods},
         quantity::MilliValue,
@@ -151,27 +149,20 @@ mod tests {
         }))
         .unwrap();
         let scale = Scale { spec_replicas: 1, status_replicas: 1, selector: "app=web".into() };
-        let spec: PodSpec = serde_json::from_value(json!({
-            "containers": [{ "name": "app", "resources": { "requests": { resource: "1" } } }],
+        let container = json!({ "name": "app", "resources": { "requests": { resource: "1" } } });
+        let time = "2026-01-01T00:00:00Z";
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": "web-0" },
+            "spec": { "containers": [container] },
+            "status": {
+                "phase": "Running",
+                "startTime": time,
+                "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": time }],
+            },
         }))
         .unwrap();
-        let status: PodStatus = serde_json::from_value(json!({
-            "phase": "Running",
-            "startTime": "2026-01-01T00:00:00Z",
-            "conditions": [
-                { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z" },
-            ],
-        }))
-        .unwrap();
-        let labels = [("app".to_owned(), "web".to_owned())];
-        let pod = Arc::new(Pod::new("web-0".into(), labels, false, &spec, &status));
-        let selected = SelectedPods {
-            pods: vec![pod],
-            autoscalers: vec!["shop/web".into()],
-            ..SelectedPods::default()
-        };
         let (settings, now) = (Settings::default(), Timestamp::from_second(1_800_000_000).unwrap());
-        let plan = Plan::new(&hpa, Ok(scale), &settings, |_| selected);
+        let plan = Plan::new(&hpa, Ok(scale), &settings, |_| SelectedPods::new([pod]));
         let sample = PodSample {
             value: MilliValue::from_milli(500),
             timestamp: now,

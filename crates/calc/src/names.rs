@@ -6,8 +6,8 @@ pub(crate) const MAX_LABEL_LEN: usize = 63;
 /// The maximum length in bytes of a DNS subdomain.
 const MAX_SUBDOMAIN_LEN: usize = 253;
 
-// The server has two texts for the same limit: one for a name on its own, one for a part of a
-// qualified name.
+// The server has two texts for the same limit: one in characters for a name on its own, and one in
+// bytes for a part of a qualified name or for a label's value.
 pub(crate) const LABEL_TOO_LONG: &str = "must be no more than 63 characters";
 const NAME_PART_TOO_LONG: &str = "must be no more than 63 bytes";
 pub(crate) const LABEL_HAS_DOTS: &str = "must not contain dots";
@@ -97,7 +97,7 @@ pub(crate) fn is_dns_subdomain(text: &str) -> bool {
 
 /// Whether the text is a valid name part of a qualified name, of any length. A non-empty label
 /// value has the same syntax.
-pub(crate) fn is_name_part(text: &str) -> bool {
+fn is_name_part(text: &str) -> bool {
     let outer = |byte: u8| byte.is_ascii_alphanumeric();
     is_delimited(text, outer, |byte| outer(byte) || matches!(byte, b'-' | b'_' | b'.'))
 }

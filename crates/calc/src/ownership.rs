@@ -12,6 +12,7 @@ use crate::{
     api::{ConditionReason, ConditionType, Pod, Scale},
     decision::Decision,
     explain::counted,
+    replicas::pod_count,
     settings::PodSelection,
 };
 
@@ -26,7 +27,7 @@ impl Decision<'_> {
     /// count. Decisions don't depend on it.
     pub(crate) fn report_extra_pods(&mut self, pods: &[Arc<Pod>], scale: &Scale, now: Timestamp) {
         let active = pods.iter().filter(|pod| pod.is_active()).count();
-        let replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
+        let replicas = pod_count(scale.status_replicas);
         if self.settings.pods != PodSelection::Selected || active <= replicas {
             self.history.extra_pods_since = None;
             self.draft.remove(&ConditionType::SelectorMatchesExtraPods);

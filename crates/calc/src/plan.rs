@@ -170,22 +170,24 @@ impl<'a> Plan<'a> {
         Self { hpa, settings, scale, kind }
     }
 
-    /// The selector of the pods whose metrics are read, or `None` if no metrics are read.
-    pub fn selector(&self) -> Option<&Selector> {
+    /// The plan of the metrics, or `None` if no metrics are read.
+    pub(crate) fn metrics(&self) -> Option<&MetricsPlan> {
         match &self.kind {
-            PlanKind::Metrics(metrics) => Some(&metrics.selector),
+            PlanKind::Metrics(metrics) => Some(metrics),
             _ => None,
         }
+    }
+
+    /// The selector of the pods whose metrics are read, or `None` if no metrics are read.
+    pub fn selector(&self) -> Option<&Selector> {
+        Some(&self.metrics()?.selector)
     }
 
     /// The metrics to read: each query with the index of its metric in the spec. A metric that
     /// can't be queried, for example because its selector does not parse, is left out.
     pub fn queries(&self) -> impl Iterator<Item = (usize, &MetricQuery)> {
-        let queries = match &self.kind {
-            PlanKind::Metrics(metrics) => metrics.queries.as_slice(),
-            _ => &[],
-        };
-        queries.iter().enumerate().filter_map(|(index, query)| Some((index, query.as_ref().ok()?)))
+        let queries = self.metrics().into_iter().flat_map(|metrics| &metrics.queries);
+        queries.enumerate().filter_map(|(index, query)| Some((index, query.as_ref().ok()?)))
     }
 
     /// The readings of this plan, from pairs of a metric's name ([`MetricQuery::metric_name`]) and

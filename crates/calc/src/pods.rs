@@ -1,11 +1,15 @@
-//! Classifies a pod: whether and how it counts in an average over pods.
+//! Classifies a pod: whether and how it counts in an average over pods, and whether it may still be
+//! starting.
 
+use std::sync::Arc;
+
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
     api::{Pod, PodPhase, ReadyCondition},
     readings::PodSample,
-    settings::ReadinessRules,
+    settings::{ReadinessRules, Settings},
     time::after,
 };
 
@@ -42,7 +46,7 @@ pub enum PodClassReason {
     Succeeded,
     /// The pod has not started.
     Pending,
-    /// The metrics API, or the source in the process, has no value of the pod.
+    /// The metrics API, or the controller's own source, has no value of the pod.
     NoSample,
     /// The pod has no start time or no `Ready` condition.
     NoReadyCondition,
@@ -169,7 +173,7 @@ pub fn class_reason(
         PodPhase::Failed => return PodClassReason::Failed,
         PodPhase::Succeeded => return PodClassReason::Succeeded,
         PodPhase::Pending => return PodClassReason::Pending,
-        _ => {}
+        PodPhase::Running | PodPhase::Other(_) => {}
     }
     match sample {
         None => PodClassReason::NoSample,
@@ -179,30 +183,70 @@ pub fn class_reason(
 }
 
 fn cpu_sample_reason(pod: &Pod, sample: &PodSample, readiness: &ReadinessRules) -> PodClassReason {
-    let (Some(ReadyCondition { status, last_transition_time }), Some(start)) =
+    let (Some(ReadyCondition { last_transition_time, .. }), Some(start)) =
         (pod.ready, pod.start_time)
     else {
         return PodClassReason::NoReadyCondition;
     };
-    let unready = status == Some(false);
+    let is_unready = is_unready(pod);
     if after(start, readiness.cpu_initialization_period) > readiness.now {
-        if unready {
+        if is_unready {
             PodClassReason::StartingUnready
         } else if sample.timestamp < after(last_transition_time, sample.window) {
             PodClassReason::SampleBeforeReady
         } else {
             PodClassReason::SampleCounts
         }
-    } else if unready && last_transition_time < after(start, readiness.initial_readiness_delay) {
+    } else if is_unready && last_transition_time < after(start, readiness.initial_readiness_delay) {
         PodClassReason::NeverReady
     } else {
         PodClassReason::SampleCounts
     }
 }
 
+/// Whether the condition `Ready` of a pod is `False`.
+pub(crate) fn is_unready(pod: &Pod) -> bool {
+    pod.ready.is_some_and(|ready| ready.status == Some(false))
+}
+
+/// Whether a pod is pending or not ready, although the scheduler can place it.
+pub(crate) fn is_pending_or_unready(pod: &Pod) -> bool {
+    !pod.unschedulable && (pod.phase == PodPhase::Pending || is_unready(pod))
+}
+
+/// Whether a pod that started at `start` is in the CPU initialization period, and may be unready or
+/// not measured because it is still starting. A pod that was ready and no longer is has started.
+pub(crate) fn is_in_start_up(
+    pod: &Pod,
+    start: Timestamp,
+    settings: &Settings,
+    now: Timestamp,
+) -> bool {
+    // By the rule of `PodClassReason::NeverReady`.
+    let first_change = after(start, settings.initial_readiness_delay);
+    let was_ready = is_unready(pod)
+        && pod.ready.is_some_and(|ready| ready.last_transition_time >= first_change);
+    now.duration_since(start) < settings.cpu_initialization_period && !was_ready
+}
+
+/// The number of active pods of a selector, if none of them is ready. `None` if all of them may
+/// still be starting, or if the scheduler can't place one.
+pub(crate) fn count_if_none_ready(
+    pods: &[Arc<Pod>],
+    settings: &Settings,
+    now: Timestamp,
+) -> Option<usize> {
+    let active = pods.iter().filter(|pod| pod.is_active());
+    let none_is_ready = active.clone().all(|pod| is_pending_or_unready(pod));
+    let has_started = |pod: &Arc<Pod>| {
+        pod.start_time.is_some_and(|start| !is_in_start_up(pod, start, settings, now))
+    };
+    (none_is_ready && active.clone().any(has_started)).then(|| active.count())
+}
+
 #[cfg(test)]
 mod tests {
-    use jiff::{SignedDuration, Timestamp};
+    use jiff::SignedDuration;
     use rstest::rstest;
 
     use super::*;
@@ -231,7 +275,7 @@ mod tests {
             start_time: Some(at(0)),
             ready: (readiness_changed != NEVER)
                 .then_some(ReadyCondition { status: ready, last_transition_time }),
-            resources: std::sync::Arc::default(),
+            resources: Arc::default(),
             controller: None,
         }
     }

@@ -7,8 +7,8 @@ const MAX_LENGTH: usize = 253;
 const MAX_CHAR_LENGTH: usize = 4;
 
 /// Whether one name may be a misspelling of the other. It may differ in case, by a part before or
-/// after a hyphen, or by up to two letters (one letter if a name has fewer than five). Names of
-/// more than 253 bytes are never similar.
+/// after a hyphen, or by up to two letters: by one if the shorter name has fewer than five bytes.
+/// Names of more than 253 bytes are never similar.
 pub fn is_similar(left: &str, right: &str) -> bool {
     distance_if_similar(left, right).is_some()
 }

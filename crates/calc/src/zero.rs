@@ -58,12 +58,12 @@ impl Decision<'_> {
         self.explanation.effects.push(SettingEffect { setting: ZERO_AFTER, text });
     }
 
-    /// Changes the explanation of the delay by `zero-after` if the past is not known: it may have
-    /// begun before this decision.
+    /// Adds to the explanation of the delay by `zero-after` that it may have begun before this
+    /// decision. For callers that don't know the past.
     pub(crate) fn doubt_start_of_delay(&mut self) {
         for effect in &mut self.explanation.effects {
             if effect.setting == ZERO_AFTER {
-                effect.text += "; maybe earlier, because their past is not known here";
+                effect.text += "; maybe earlier, because the past of the metrics is not known here";
             }
         }
     }

@@ -1,12 +1,15 @@
 //! Decisions with forecasts of the load.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod common;
+
 use std::sync::Arc;
 
+use common::{old_history, ready_pod};
 use hpa_calc::{
-    Conclusion, ForecastReason, History, HorizontalPodAutoscaler, LoadForecast, MetricForecast,
-    MetricsApi, MilliValue, Plan, Pod, PodSample, ReadError, Reading, Readings, Scale,
-    SelectedPods, Settings, history::Recommendation, replicas::Load, settings::SettingPolicy,
+    Conclusion, ForecastReason, HorizontalPodAutoscaler, LoadForecast, MetricForecast, MetricsApi,
+    MilliValue, Plan, Pod, PodSample, ReadError, Reading, Readings, Scale, SelectedPods, Settings,
+    replicas::Load, settings::SettingPolicy,
 };
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
@@ -46,20 +49,7 @@ fn hpa(mode: &str, metrics: &[Value], rest: &Value) -> HorizontalPodAutoscaler {
 
 /// A ready pod that requests half a core.
 fn pod(index: usize) -> Arc<Pod> {
-    let resources = json!({ "requests": { "cpu": "500m" } });
-    Arc::new(
-        serde_json::from_value(json!({
-            "metadata": { "name": index.to_string() },
-            "spec": { "containers": [{ "name": "app", "resources": resources }] },
-            "status": {
-                "phase": "Running",
-                "startTime": "2026-01-01T00:00:00Z",
-                "conditions": [{ "type": "Ready", "status": "True",
-                    "lastTransitionTime": "2026-01-01T00:01:00Z" }],
-            },
-        }))
-        .unwrap(),
-    )
+    ready_pod(&index.to_string(), &json!({ "requests": { "cpu": "500m" } }), &json!({}))
 }
 
 /// A reading in which each of 4 pods uses this many milli-cores.
@@ -111,11 +101,10 @@ fn decide(hpa: &HorizontalPodAutoscaler, metrics: &[Metric]) -> (Vec<Option<Load
             readings.insert_forecast(index, forecast);
         }
     }
-    let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
-    let history = History { recommendations: vec![long_ago], ..History::default() };
     let loads = plan.loads(&readings, metrics.len(), now());
-    assert_eq!(plan.loads(&readings, 1, now()), loads.get(..1).unwrap_or_default());
-    (loads, plan.decide(readings, history, now()).conclude(Ok(()), now()))
+    let first = plan.loads(&readings, 1, now());
+    assert_eq!(first, loads.get(..1).unwrap_or_default(), "the count is a limit");
+    (loads, plan.decide(readings, old_history(), now()).conclude(Ok(()), now()))
 }
 
 fn condition(conclusion: &Conclusion) -> Option<(&str, &str, &str)> {

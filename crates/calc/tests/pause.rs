@@ -9,19 +9,16 @@ use common::{
 };
 use hpa_calc::{Conclusion, Pause, explain::Summary, history::Recommendation};
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 
 const READY: &str = "AbleToScale=True ReadyForNewScale: recommended size matches current size";
 
-fn behavior() -> Value {
-    json!({ "behavior": { "scaleDown": { "stabilizationWindowSeconds": 0 } } })
-}
-
-/// A reconcile of a target with 4 replicas whose metric proposes `proposed`.
+/// A reconcile of a target with 4 replicas whose metric proposes `proposed`, without stabilization.
 fn reconcile(pause: &str, proposed: i64) -> Conclusion {
+    let behavior = json!({ "behavior": { "scaleDown": { "stabilizationWindowSeconds": 0 } } });
     Scenario::new(4, &[Some(proposed)])
         .paused(pause.parse().unwrap())
-        .reconcile(&hpa(behavior(), json!({})))
+        .reconcile(&hpa(behavior, json!({})))
 }
 
 fn paused_condition(conclusion: &Conclusion) -> Option<String> {
@@ -76,10 +73,10 @@ fn other_direction_is_still_scaled(
 }
 
 #[rstest]
-#[case::prevented("up", 6, ABLE_TO_SCALE)]
-#[case::both("true", 4, ABLE_TO_SCALE)]
-#[case::only_another_direction("up", 4, READY)]
-fn pause_that_prevents_scaling_withdraws_only_the_readiness(
+#[case::change_is_prevented("up", 6, ABLE_TO_SCALE)]
+#[case::both_directions_are_paused("true", 4, ABLE_TO_SCALE)]
+#[case::one_direction_is_paused_without_a_change("up", 4, READY)]
+fn target_is_ready_for_a_new_scale_unless_the_pause_prevents_it(
     #[case] pause: &str,
     #[case] proposed: i64,
     #[case] able: &str,

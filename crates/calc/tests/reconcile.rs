@@ -192,11 +192,12 @@ fn replicas_out_of_bounds_are_scaled_without_metrics(
 }
 
 #[rstest]
-#[case::at_the_maximum(10)]
-#[case::at_the_minimum(2)]
-fn metrics_decide_at_the_bounds(#[case] current: i32) {
+#[case::at_the_maximum(10, 5)]
+// Without behavior, a scale-up at most doubles the replicas, or makes them 4.
+#[case::at_the_minimum(2, 4)]
+fn metrics_decide_at_the_bounds(#[case] current: i32, #[case] expected: i32) {
     let conclusion = Scenario::new(current, &[Some(5)]).reconcile(&hpa(json!({}), json!({})));
-    assert_eq!(conclusion.scaled_to, Some(if current == 2 { 4 } else { 5 }));
+    assert_eq!(conclusion.scaled_to, Some(expected));
 }
 
 const COMPUTE: &str = "failed to compute desired number of replicas based on listed metrics for \

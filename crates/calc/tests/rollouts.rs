@@ -2,15 +2,18 @@
 //! scales the target up, but a rising load does.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod common;
+
 use std::sync::Arc;
 
+use common::{old_history, ready_pod, unlimited_hpa};
 use hpa_calc::{
-    History, HorizontalPodAutoscaler, MilliValue, Plan, Pod, PodSample, Reading, Readings, Scale,
-    SelectedPods, Settings, history::Recommendation, settings::SettingPolicy,
+    HorizontalPodAutoscaler, MilliValue, Plan, Pod, PodSample, Reading, Readings, Scale,
+    SelectedPods, Settings, settings::SettingPolicy,
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::{collection::vec, prelude::*, sample::select};
-use serde_json::{Value, json};
+use serde_json::json;
 
 fn now() -> Timestamp {
     Timestamp::from_second(100_000).unwrap()
@@ -19,7 +22,7 @@ fn now() -> Timestamp {
 /// The load of a pod at its target, in milli-units.
 const TARGET: i64 = 1000;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 enum MetricKind {
     External,
     Object,
@@ -43,49 +46,20 @@ fn hpa(kind: MetricKind, rollout: &str) -> HorizontalPodAutoscaler {
         MetricKind::Utilization => json!({ "type": "Resource", "resource": { "name": "cpu",
             "target": { "type": "Utilization", "averageUtilization": 50 } } }),
     };
-    let policy = json!({ "type": "Pods", "value": 10_000, "periodSeconds": 15 });
-    let rules = json!({ "stabilizationWindowSeconds": 0, "policies": [policy] });
-    serde_json::from_value(json!({
-        "metadata": { "name": "web", "namespace": "shop",
-            "annotations": { "autoscaling.hpa-rs.dev/rollout": rollout } },
-        "spec": {
-            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-            "minReplicas": 1, "maxReplicas": 10_000, "metrics": [metric],
-            "behavior": { "scaleUp": rules, "scaleDown": rules },
-        },
-    }))
-    .unwrap()
+    unlimited_hpa(&metric, &[("rollout", rollout)])
 }
 
-/// One moment of a rollout, in percent of the replicas before it.
-#[derive(Clone, Debug)]
-struct Moment {
-    /// Pods that serve the load and are measured.
-    ready: i32,
-    /// Pods that serve the load, but are not measured.
-    missing: i32,
-    /// Pending pods.
-    unready: i32,
-}
+/// Pods at one moment of a rollout: those that serve the load and are measured, those that serve it
+/// and are not measured, and the pending ones.
+type PodCounts = [i32; 3];
 
-fn moment() -> impl Strategy<Value = Moment> {
-    (30..200_i32, 0..50_i32, 0..100_i32).prop_map(|(ready, missing, unready)| Moment {
-        ready,
-        missing,
-        unready,
-    })
+/// [`PodCounts`] at one moment of a rollout, as percentages of the replicas before it.
+fn moment() -> impl Strategy<Value = [i32; 3]> {
+    [30..200_i32, 0..50, 0..100]
 }
 
 fn pod(name: &str, phase: &str) -> Arc<Pod> {
-    let pod: Value = json!({
-        "metadata": { "name": name },
-        "spec": { "containers": [{ "name": "app",
-            "resources": { "requests": { "cpu": "2" } } }] },
-        "status": { "phase": phase, "startTime": "1970-01-01T00:00:00Z", "conditions": [
-            { "type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z" },
-        ] },
-    });
-    Arc::new(serde_json::from_value(pod).unwrap())
+    ready_pod(name, &json!({ "requests": { "cpu": "2" } }), &json!({ "phase": phase }))
 }
 
 /// The replicas after a reconcile in which the pods share the load evenly.
@@ -94,11 +68,10 @@ fn reconcile(
     kind: MetricKind,
     replicas: i32,
     load: i64,
-    pods_now: [i32; 3],
+    [ready, missing, unready]: PodCounts,
 ) -> i32 {
     let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
     assert_eq!(resolved.problems, []);
-    let [ready, missing, unready] = pods_now;
     let mut pods = Vec::new();
     let mut samples = Vec::new();
     let usage_by_pod = load / i64::from(ready + missing).max(1);
@@ -128,16 +101,14 @@ fn reconcile(
         MetricKind::Object => Reading::Object(value.into()),
         MetricKind::Pods | MetricKind::Utilization => Reading::Pods(samples.into_iter().collect()),
     };
-    let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
-    let history = History { recommendations: vec![long_ago], ..History::default() };
-    let decision = plan.decide(Readings::from_iter([(0, Ok(reading))]), history, now());
+    let decision = plan.decide(Readings::from_iter([(0, Ok(reading))]), old_history(), now());
     decision.scale_to().unwrap_or(replicas)
 }
 
-/// The number of pods at a moment of a rollout.
-fn pod_counts(moment: &Moment, replicas: i32) -> [i32; 3] {
-    let part = |percent: i32| replicas * percent / 100;
-    [part(moment.ready).max(1), part(moment.missing), part(moment.unready)]
+/// The numbers of pods for the percentages of a [`moment`]. At least one pod is measured.
+fn pod_counts(percentages: &[i32; 3], replicas: i32) -> PodCounts {
+    let [ready, missing, unready] = percentages.map(|percent| replicas * percent / 100);
+    [ready.max(1), missing, unready]
 }
 
 fn kinds() -> impl Strategy<Value = MetricKind> {
@@ -188,7 +159,8 @@ proptest! {
         let mut current = replicas;
         for moment in &moments {
             let pods = pod_counts(moment, replicas);
-            let load = i64::from(pods[0] + pods[1]) * TARGET * percent / 100;
+            let [ready, missing, _] = pods;
+            let load = i64::from(ready + missing) * TARGET * percent / 100;
             current = reconcile(&hpa, kind, current, load, pods);
             prop_assert!(current <= replicas, "{} of {}: {:?}", current, replicas, moment);
         }
@@ -202,10 +174,10 @@ proptest! {
         // More than all pods can take.
         let pods = replicas + replicas * surge / 100;
         let load = i64::from(pods) * TARGET * 3 / 2;
-        prop_assert!(reconcile(&hpa, kind, replicas, load, [pods, 0, 0]) > replicas);
+        let actual = reconcile(&hpa, kind, replicas, load, [pods, 0, 0]);
+        prop_assert!(actual > replicas);
         // The surge changes the replicas only by the rounding of utilizations to whole percentages.
         let expected = reconcile(&hpa, kind, replicas, load, [replicas, 0, 0]);
-        let actual = reconcile(&hpa, kind, replicas, load, [pods, 0, 0]);
         prop_assert!(actual.abs_diff(expected) <= 1 + expected.unsigned_abs() / 25);
     }
 }

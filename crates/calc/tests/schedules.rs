@@ -1,6 +1,5 @@
-//! Metrics of scaling schedules have no tolerance with [`Settings::exact_schedules`].
-
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
+//! With [`Settings::exact_schedules`], averages of scaling schedules have no tolerance.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use hpa_calc::{
     HorizontalPodAutoscaler, MilliValue, Plan, Pod, Reading, Readings, Scale, SelectedPods,

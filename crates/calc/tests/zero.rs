@@ -8,7 +8,8 @@ use hpa_calc::{HorizontalPodAutoscaler, explain::Summary, settings::ScheduledBou
 use rstest::rstest;
 use serde_json::{Value, json};
 
-/// An autoscaler whose `minReplicas` is 0, and whose `ScaledToZero` has this status.
+/// An autoscaler whose `minReplicas` is 0 unless `spec` sets it, and whose `ScaledToZero` has this
+/// status.
 fn hpa_with_zero_minimum(spec: Value, scaled_to_zero: Option<&str>) -> HorizontalPodAutoscaler {
     let mut all = json!({ "minReplicas": 0 });
     for (name, value) in spec.as_object().unwrap() {
@@ -206,7 +207,7 @@ fn scaling_to_zero_is_premarked(
 #[case::minimum_above_zero(2, false, None)]
 #[case::scheduled_maximum(0, true, Some(3))]
 #[case::scheduled_maximum_and_minimum_above_zero(2, true, None)]
-fn any_zero_follows_the_metrics_if_the_setting_is_on_and_the_minimum_is_zero(
+fn metrics_scale_up_from_any_zero_if_the_minimum_is_zero(
     #[case] min: i32,
     #[case] is_scheduled: bool,
     #[case] expected: Option<i32>,

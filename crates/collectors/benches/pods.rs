@@ -94,7 +94,7 @@ fn main() -> ExitCode {
 fn argument(name: &str, default: usize) -> usize {
     let mut arguments = std::env::args();
     arguments.find(|argument| argument == name);
-    arguments.next().and_then(|value| value.parse().ok()).unwrap_or(default)
+    arguments.next().map_or(default, |value| value.parse().expect("a number"))
 }
 
 async fn collect(count: usize, connections: usize, port: u16) {
@@ -158,8 +158,7 @@ fn autoscaler(port: u16) -> HorizontalPodAutoscaler {
 /// User and system time of the process.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
-    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
-    Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
+    Duration::try_from(time).expect("a positive time")
 }
 
 fn peak_memory_kib() -> u64 {

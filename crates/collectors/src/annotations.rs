@@ -38,7 +38,7 @@ impl MetricType {
         }
     }
 
-    /// As in the reference, any name but `pods` and `object` means an external metric.
+    /// As in kube-metrics-adapter, any name but `pods` and `object` means an external metric.
     fn from_annotation(name: &str) -> Self {
         match name {
             "pods" => Self::Pods,
@@ -67,7 +67,7 @@ pub struct AnnotationConfig {
 }
 
 impl AnnotationConfig {
-    /// The type in the keys of the annotations, or the first one that is unknown.
+    /// The type as the keys of the annotations write it: the first unknown one, if there is any.
     pub(crate) fn type_name(&self, metric_type: MetricType) -> &str {
         self.unknown_type.as_deref().unwrap_or(metric_type.annotation_name())
     }
@@ -117,25 +117,21 @@ impl Annotations {
         if type_name != metric_type.annotation_name() {
             config.unknown_type.get_or_insert_with(|| type_name.to_owned());
         }
-        let (setting, duration) = match name {
+        let duration = match name {
             "per-replica" => {
                 config.per_replica = true;
                 return Ok(());
             }
-            "interval" => ("interval", &mut config.interval),
-            "min-pod-ready-age" => ("min-pod-ready-age", &mut config.min_pod_ready_age),
+            "interval" => &mut config.interval,
+            "min-pod-ready-age" => &mut config.min_pod_ready_age,
             _ => {
                 config.values.insert(name.to_owned(), value.to_owned());
                 return Ok(());
             }
         };
-        match parse_duration(setting, value, metric_type, metric) {
-            Ok(nanos) => *duration = nanos,
-            Err(error) => {
-                config.duration_error.get_or_insert_with(|| error.clone());
-                return Err(error);
-            }
-        }
+        *duration = parse_duration(name, value, metric_type, metric).inspect_err(|error| {
+            config.duration_error.get_or_insert_with(|| error.clone());
+        })?;
         Ok(())
     }
 }
@@ -199,8 +195,8 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "annotation metric-config.pods.a.json-path/interval: failed to parse interval value \
-                 soon for {Pods a}: time: invalid duration \"soon\"",
+                "annotation metric-config.pods.a.json-path/interval: failed to parse interval \
+                 value soon for {Pods a}: time: invalid duration \"soon\"",
                 "annotation metric-config.pods.b.c.json-path/path: the key is not \
                  metric-config.TYPE.METRIC.COLLECTOR/NAME",
                 "annotation metric-config.pods.d.prometheus/query: ignored, because the metric is \

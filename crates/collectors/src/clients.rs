@@ -15,7 +15,7 @@ use crate::{
     cluster::Cluster,
     collectors::sqs::credentials::CredentialCache,
     error::FetchError,
-    guarded_http::{GuardedHttp, HttpRequest, http_error, url},
+    guarded_http::{GuardedHttp, HttpRequest, http_error, policy::parse_host, url},
     settings::{Credential, Limits, Settings, SettingsError},
 };
 
@@ -55,11 +55,10 @@ impl Clients {
     pub fn new(settings: Settings, cluster: Arc<dyn Cluster>) -> Result<Self, SettingsError> {
         settings.validate()?;
         let http = GuardedHttp::new(&settings);
-        let parse_origin = |(origin, credential): (String, Credential)| {
-            let uri = url::parse(&origin).map_err(|_| SettingsError::Origin(origin))?;
-            Ok((uri, credential))
-        };
-        let credentials = settings.credentials.into_iter().map(parse_origin);
+        let credentials = settings
+            .credentials
+            .into_iter()
+            .map(|(origin, credential)| Ok((parse_origin(&origin)?, credential)));
         let services = settings.services.into_iter().map(|(name, service)| {
             let url = operator_url(&service.endpoint)?;
             Ok((name, OperatorService { url, token: service.token, org: service.org }))
@@ -105,10 +104,8 @@ impl Clients {
         scheme: &str,
     ) -> Result<HttpRequest, FetchError> {
         let is_origin = |(origin, _): &&(Uri, _)| url::is_same_origin(origin, &request.uri);
-        let Some((_, credential)) = self.credentials.iter().find(is_origin) else {
-            return Ok(request);
-        };
-        add_credential(request, scheme, Some(credential))
+        let found = self.credentials.iter().find(is_origin);
+        add_credential(request, scheme, found.map(|(_, credential)| credential))
     }
 }
 
@@ -123,10 +120,41 @@ pub(crate) fn add_credential(
     request.with_authorization(scheme, &token).map_err(|source| http_error(&uri, source))
 }
 
+/// Parses the key of a credential: a URL with only a scheme, a host and a port.
+fn parse_origin(text: &str) -> Result<Uri, SettingsError> {
+    let invalid = || SettingsError::Origin(without_credentials(text).to_owned());
+    let (_, authority) = text.split_once("://").ok_or_else(invalid)?;
+    if parse_host(text).is_err() || authority.contains(['/', '?', '#']) {
+        return Err(invalid());
+    }
+    url::parse(text).map_err(|_| invalid())
+}
+
 fn operator_url(text: &str) -> Result<Uri, SettingsError> {
     url::parse(text).map_err(|_| {
-        // The error must not contain credentials, which are before an `@`.
-        let url = text.rsplit('@').next().unwrap_or_default();
+        let url = without_credentials(text);
         SettingsError::Invalid(format!("the URL {url:?} must start with http:// or https://"))
     })
+}
+
+/// The end of a URL, for errors. Without the credentials, which are before an `@`.
+fn without_credentials(url: &str) -> &str {
+    url.rsplit('@').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::path("https://a.example/", "https://a.example/")]
+    #[case::no_scheme("a.example", "a.example")]
+    #[case::user_name("https://user:hunter2@a.example", "a.example")]
+    fn error_about_an_origin_has_no_credentials(#[case] text: &str, #[case] displayed: &str) {
+        let error = parse_origin(text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{displayed:?} is not an origin")), "{error}");
+        parse_origin("https://a.example:8443").unwrap();
+    }
 }

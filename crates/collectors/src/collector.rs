@@ -104,11 +104,10 @@ pub enum MetricSelector {
 
 impl MetricSelector {
     fn matches(self, metric: &MetricConfig) -> bool {
-        let kind = metric.object.as_ref().map(|object| object.kind.as_str());
         match (self, metric.metric_type) {
             (Self::Pods, MetricType::Pods) => true,
             (Self::ObjectKind(kinds), MetricType::Object) => {
-                kind.is_some_and(|kind| kinds.contains(&kind))
+                metric.object.as_ref().is_some_and(|object| kinds.contains(&&*object.kind))
             }
             (Self::ObjectAnnotation(name), MetricType::Object) => metric.collector == name,
             (Self::ExternalType(types), MetricType::External) => {

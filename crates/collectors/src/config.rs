@@ -112,8 +112,8 @@ impl MetricConfig {
         })
     }
 
-    /// Reads `per-replica`, `interval` and, for an Object metric, the collector from labels. The
-    /// reference reads these only from annotations.
+    /// Reads `per-replica`, `interval` and, for an Object metric, the collector from labels.
+    /// kube-metrics-adapter reads these only from annotations.
     fn with_labels(mut self) -> Self {
         self.per_replica |= self.value("per-replica").is_some();
         if self.collector.is_empty() && self.metric_type == MetricType::Object {
@@ -212,7 +212,8 @@ impl MetricConfig {
         self.metric.selector.as_ref().map(|selector| &selector.match_labels)
     }
 
-    /// The metric in the notation of the reference's events: `External/rps {type=prometheus}`.
+    /// The metric in the notation of kube-metrics-adapter's events:
+    /// `External/rps {type=prometheus}`.
     pub fn display_name(&self) -> String {
         display_name(self.metric_type, &self.metric)
     }
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_keys_can_be_labels() {
+    fn labels_set_the_collector_interval_and_per_replica_unless_compatible() {
         let labels = json!({ "type": "prometheus", "interval": "30s", "per-replica": "true" });
         for config in configs(&labels, Compat::Off) {
             assert_eq!((config.interval, config.per_replica), (30_000_000_000, true));

@@ -23,7 +23,7 @@ pub(crate) struct JsonSettings<'m> {
 
 impl<'m> JsonSettings<'m> {
     /// Fails unless exactly one of `json-key` and `json-eval` is set. `none` and `both` are the
-    /// ends of the error messages, which differ between the collectors of the reference.
+    /// ends of the error messages, which differ between the collectors of kube-metrics-adapter.
     pub(crate) fn new(
         metric: &'m MetricConfig,
         none: &str,

@@ -1,5 +1,5 @@
-//! Errors of configurations and of reads. A configuration error that the reference also reports has
-//! the same message, which users know from the reference's events.
+//! Errors of configurations and of reads. A configuration error that kube-metrics-adapter also
+//! reports has the same message, which users know from its events.
 
 use std::{borrow::Cow, io, net::IpAddr, time::Duration};
 
@@ -33,7 +33,8 @@ pub enum ConfigError {
     #[error("no plugin found for {0}")]
     NoCollector(String),
     #[error(
-        "failed to get pod label selector: unable to get pod label selector for scale target ref '{0}'"
+        "failed to get pod label selector: unable to get pod label selector for scale target ref \
+         '{0}'"
     )]
     TargetKind(String),
     #[error("format '{0}' not supported")]
@@ -90,7 +91,12 @@ impl ConfigError {
             Self::JsonPath(_) => Some("json-key"),
             Self::NoQuery | Self::NoFluxQuery(_) => Some("query-name"),
             Self::SqsRegion(_) => Some("region"),
-            _ => None,
+            Self::Duration(_)
+            | Self::NoCollector(_)
+            | Self::TargetKind(_)
+            | Self::PodFormat(_)
+            | Self::SkipperMetric(_)
+            | Self::Other(_) => None,
         }
     }
 }
@@ -127,7 +133,8 @@ pub enum FetchError {
     /// The operator has not configured what the collector needs, for example its server.
     #[error("{0} is not configured")]
     NotConfigured(&'static str),
-    /// The URL of an AWS service, by default or from an environment variable, is invalid.
+    /// The URL of an AWS service, by default or from an environment variable, is invalid. The text
+    /// is the service: `sqs`, `sts` or `for credentials`.
     #[error("the endpoint URL of the AWS service {0} is invalid")]
     AwsEndpoint(&'static str),
     /// A setting of the metric is invalid.

@@ -32,8 +32,8 @@ pub(crate) const MAX_NAMESPACE_SETTINGS_BYTES: usize = 4 << 20;
 /// The maximum length of the part of an annotation's key after the slash, in Kubernetes.
 const MAX_KEY_NAME_BYTES: usize = 63;
 
-/// The warning about a value that both the collector and the autoscaler divide, as in the
-/// reference.
+/// The warning about a value that both the collector and the autoscaler divide, as in
+/// kube-metrics-adapter.
 const DIVIDED_TWICE: &str = "per-replica divides the value by the replicas, and the target \
                              averageValue does so again; use the target value, or no per-replica";
 
@@ -142,6 +142,7 @@ pub fn source_of(
             is_per_replica: plan.is_per_replica(),
             servers: plan.servers(),
         })),
+        // `config_finding` omits the error of an annotation, because `annotation_findings` has it.
         Err(error @ ConfigError::Duration(_)) => {
             Some(Err(Finding::error(subject_of(&config, None), error.to_string())))
         }
@@ -240,6 +241,9 @@ pub(crate) fn config_finding(
         ConfigError::Duration(_) => config.has_annotation_error(),
         _ => false,
     };
+    if is_omitted {
+        return None;
+    }
     let has_no_collector = matches!(error, ConfigError::NoCollector(_));
     let mut setting = error.setting();
     let message = match (error, config.value("query-name")) {
@@ -253,7 +257,7 @@ pub(crate) fn config_finding(
         _ => error.to_string(),
     };
     let subject = subject_of(config, setting);
-    (!is_omitted).then(|| Finding { has_no_collector, ..Finding::error(subject, message) })
+    Some(Finding { has_no_collector, ..Finding::error(subject, message) })
 }
 
 /// The annotation that a `query-name` without an annotation probably means. Of the annotations that
@@ -333,27 +337,26 @@ pub(crate) fn setting_findings(
     let mut warn = |setting: Option<&str>, message: String| {
         findings.push(Finding::warning(subject_of(config, setting), message));
     };
-    let external_type = config.external_type();
-    let is_external = config.metric_type == MetricType::External;
-    if is_external
+    if config.metric_type == MetricType::External
         && !config.collector.is_empty()
         && !collector.reads_external_type(&config.collector)
     {
-        let annotated = &config.collector;
+        let (annotated, external_type) = (&config.collector, config.external_type());
         let message = format!(
             "the annotations name {annotated}, but the type of the metric is {external_type}"
         );
         warn(None, message);
     }
-    if collector.name == "prometheus"
+    let is_prometheus = collector.name == "prometheus";
+    if is_prometheus
         && let Ok((key, query)) = query_setting(config)
         && let Some(problem) =
             parse(query).map_or_else(|error| Some(error.to_string()), |query| query.value_problem())
     {
         warn(Some(key), format!("{key}: {problem}"));
     }
-    let is_divided = collector.name == "prometheus" && config.object.is_some();
-    if is_divided && config.per_replica && config.has_average_target {
+    let is_divided = is_prometheus && config.object.is_some() && config.per_replica;
+    if is_divided && config.has_average_target {
         warn(Some("per-replica"), DIVIDED_TWICE.to_owned());
     }
     findings

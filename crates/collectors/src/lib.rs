@@ -1,5 +1,4 @@
-//! Collects the metrics that annotations of autoscalers describe, as kube-metrics-adapter does. In
-//! this crate, "the reference" is kube-metrics-adapter.
+//! Collects the metrics that annotations of autoscalers describe, as kube-metrics-adapter does.
 //!
 //! ```text
 //! controller, adapter ──► collection ──► registry ──► collectors ──► guarded_http, Prometheus
@@ -19,10 +18,10 @@
 //!
 //! # Compatibility
 //!
-//! If the reference reports the same configuration error, the message is the same. [`Compat`]
-//! selects whether defects of the reference are reproduced. By default they aren't: an invalid
-//! annotation disables only its metric, weights must be finite, and missing or too large values are
-//! errors.
+//! If kube-metrics-adapter reports the same configuration error, the message is the same.
+//! [`Compat`] selects whether defects of kube-metrics-adapter are reproduced. By default they
+//! aren't: an invalid annotation disables only its metric, weights must be finite, and missing or
+//! too large values are errors.
 
 pub mod annotations;
 mod clients;

@@ -16,7 +16,7 @@ const PAGE_SIZE: u32 = 250;
 const RELIST_DELAY: Duration = Duration::from_secs(5);
 
 /// A watch of the objects of one kind, in one namespace or in all. Logs the first of consecutive
-/// failures, except [`WatchFailure::NotServed`], and their end.
+/// failures, but not [`WatchFailure::NotServed`]. Logs when the watch works again after either.
 pub(crate) struct ObjectWatch {
     /// The noun for the objects in log lines.
     description: &'static str,
@@ -116,9 +116,9 @@ impl ObjectWatch {
 
     fn log_recovery(&mut self) {
         if mem::replace(&mut self.status, Status::Working) != Status::Working {
-            let since = if self.was_listed { "again" } else { "now" };
+            let adverb = if self.was_listed { "again" } else { "now" };
             let Self { description, resource, namespace, .. } = self;
-            info!(%resource, %namespace, "{description} are watched {since}");
+            info!(%resource, %namespace, "{description} are watched {adverb}");
         }
     }
 }

@@ -10,10 +10,7 @@ use std::{
 use hpa_prometheus::client::Client;
 use serde::Deserialize;
 
-use crate::{
-    Compat,
-    guarded_http::policy::{Policy, parse_host},
-};
+use crate::{Compat, guarded_http::policy::Policy};
 
 /// The name of the operator's default Prometheus server, for permissions.
 pub(crate) const DEFAULT_PROMETHEUS: &str = "prometheus";
@@ -35,9 +32,10 @@ pub struct Settings {
     /// must not lead to these servers, and tenants may name other Prometheus servers only if the
     /// policy lists hosts.
     pub namespace_label: Option<String>,
-    /// The namespaces that may read from a server of the operator, as in
-    /// [`Environment::permissions`](crate::Environment). The URLs of other namespaces must not lead
-    /// to it.
+    /// The namespaces that may read from a server of the operator, by the server's name. All
+    /// namespaces may read from a server without an entry (see
+    /// [`Environment::permissions`](crate::Environment)). If a namespace isn't permitted, URLs in
+    /// its metrics must not lead to that server.
     pub permissions: BTreeMap<String, BTreeSet<String>>,
     /// The names of the annotations of an Ingress that contain weights of backends.
     pub weight_annotations: Vec<String>,
@@ -162,12 +160,6 @@ impl Settings {
             if limit == 0 {
                 let message = format!("the limit of {name} must be positive");
                 return Err(SettingsError::Invalid(message));
-            }
-        }
-        for origin in self.credentials.keys() {
-            let after = origin.split_once("://").map_or("", |(_, after)| after);
-            if parse_host(origin).is_err() || after.contains(['/', '?', '#']) {
-                return Err(SettingsError::Origin(origin.clone()));
             }
         }
         Ok(())

@@ -51,9 +51,9 @@ impl Options {
     }
 
     /// An informer relists half a sync period after missed events or a first undecodable object, so
-    /// that the reconcile after the next one has a complete cache. Without a confirmation of the
-    /// watch, a cached scale is used for two sync periods, but for at least 10 s, since less would
-    /// cause many requests, and at most for [`MAX_POD_AGE`].
+    /// that the reconcile after the next one has a complete cache. A cached scale that its watch no
+    /// longer confirms is used for two sync periods: at least for 10 s, because a shorter time
+    /// would cause many requests, and at most for [`MAX_POD_AGE`].
     pub(crate) fn watch_intervals(&self) -> WatchIntervals {
         let max_age = (self.sync_period * 2).clamp(Duration::from_secs(10), MAX_POD_AGE);
         WatchIntervals { relist: self.sync_period / 2, max_age }

@@ -58,7 +58,7 @@ pub async fn run(
     let candidate = Candidate::new(dependencies.election.as_ref(), clock, hooks);
     let outcome = tokio::select! {
         acquired = candidate.leadership().acquired() => match acquired {
-            Some(predecessor) => {
+            Ok(predecessor) => {
                 set_leader(true);
                 let leadership = candidate.leadership();
                 let leader = Leader {
@@ -73,7 +73,7 @@ pub async fn run(
                 };
                 leader.run(predecessor, &mut running_informers, &shutdown).await
             }
-            None => Err(RunError::LeadershipLost),
+            Err(_) => Err(RunError::LeadershipLost),
         },
         () = shutdown.cancelled() => Ok(()),
         _ = running_informers.join_next() => Err(RunError::InformerEnded),
@@ -131,8 +131,8 @@ fn lease_hooks(
 }
 
 /// Fails if another controller is active in all namespaces with autoscalers, unless an option
-/// allows that. In a dry run, one is expected. Another release of hpa-rs is only logged: a rollout
-/// that changes the lease would otherwise wait forever for the pods that it replaces.
+/// allows that. In a dry run, a peer is expected. Another Helm release of hpa-rs is only logged: a
+/// rollout that changes the lease would otherwise wait forever for the pods that it replaces.
 ///
 /// Returns a window if only some namespaces have writes of another controller. Then the controller
 /// starts, and leaves each autoscaler alone whose status a peer wrote within this window.
@@ -175,23 +175,21 @@ fn start_informers(
     options: &Options,
 ) -> Vec<watch::Receiver<bool>> {
     let client = &dependencies.clients.api;
-    let mut synced = Vec::new();
+    let mut receivers = Vec::new();
+    let mut new_sender = || {
+        let (sender, receiver) = watch::channel(false);
+        receivers.push(receiver);
+        sender
+    };
     for scope in options.scopes() {
-        let (pods_synced, receiver) = watch::channel(false);
-        synced.push(receiver);
-        tasks.spawn(informers.clone().watch_pods(client.clone(), scope.clone(), pods_synced));
+        let synced = new_sender();
+        tasks.spawn(informers.clone().watch_pods(client.clone(), scope.clone(), synced));
         for api in &dependencies.apis {
-            let (autoscalers_synced, receiver) = watch::channel(false);
-            synced.push(receiver);
-            tasks.spawn(informers.clone().watch_autoscalers(
-                *api,
-                client.clone(),
-                scope.clone(),
-                autoscalers_synced,
-            ));
+            let (client, scope, synced) = (client.clone(), scope.clone(), new_sender());
+            tasks.spawn(informers.clone().watch_autoscalers(*api, client, scope, synced));
         }
     }
-    synced
+    receivers
 }
 
 async fn all_synced(receivers: Vec<watch::Receiver<bool>>) {

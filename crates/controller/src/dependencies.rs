@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn hanging_api_opens_its_breaker_beside_a_source_in_the_process() {
+    async fn responses_of_an_in_process_source_do_not_close_the_breaker_of_a_hanging_api() {
         let (clients, options) = (hanging_clients(), options());
         let source = Some(Arc::new(InProcess) as Arc<dyn MetricSource>);
         let Dependencies { metrics, .. } =

@@ -42,7 +42,8 @@ impl InstanceScope {
         Some(scope).filter(|scope| scope.holder == holder)
     }
 
-    /// Whether the instance handles the autoscalers of a namespace, or of all if it is `None`.
+    /// Whether the instance handles the autoscalers of an API in a namespace, or in all namespaces
+    /// if it is `None`.
     pub fn handles(&self, api: AutoscalerApi, namespace: Option<&str>) -> bool {
         let is_named = |name: &String| namespace == Some(name.as_str());
         self.apis.contains(&api)
@@ -131,7 +132,7 @@ mod tests {
     #[case::other(&["shop"], &["blog"], false)]
     #[case::one_missing(&["shop"], &["blog", "shop"], false)]
     #[case::not_all(&["shop"], &[], false)]
-    fn scope_covers_one_with_no_other_namespace(
+    fn scope_covers_only_scopes_without_other_namespaces_or_apis(
         #[case] holder: &[&str],
         #[case] own: &[&str],
         #[case] is_covered: bool,

@@ -1,4 +1,4 @@
-//! Keys of autoscalers.
+//! Keys of autoscalers, and the scopes of a controller.
 
 use std::{fmt, sync::Arc};
 
@@ -156,10 +156,7 @@ mod tests {
     #[case("core/shop", false)]
     #[case("core//web", false)]
     #[case("core/shop/web/x", false)]
-    fn only_valid_identity_is_parsed_and_printed_unchanged(
-        #[case] text: &str,
-        #[case] is_valid: bool,
-    ) {
+    fn only_valid_id_is_parsed_and_printed_unchanged(#[case] text: &str, #[case] is_valid: bool) {
         let parsed = HpaKey::parse_id(text).map(|key| serde_json::to_value(key).unwrap());
         assert_eq!(parsed, is_valid.then(|| json!(text)));
     }

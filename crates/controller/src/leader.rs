@@ -1,10 +1,15 @@
 //! The leader: restores histories, runs workers and leader tasks, and shuts them down.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use hpa_lease::{
     Election, LeaderContext, Leadership, LeaseHooks, Predecessor, TaskPanics, events::EventRecorder,
 };
+use hpa_metrics::LogLimit;
 use jiff::Timestamp;
 use kube::{Api, Client};
 use tokio::{
@@ -25,7 +30,7 @@ use crate::{
     instance_scope::{INSTANCE_SCOPE, InstanceScope},
     metrics::Telemetry,
     peer_check::PeerWindow,
-    reconcile::{Observer, PeerWarnings, Reconciler, WorkerSlots},
+    reconcile::{Observer, Reconciler, WorkerSlots},
     scale_target::{Owners, ScaleClient},
     shadow::read_only,
     worker::{LateLog, Workers},
@@ -45,7 +50,7 @@ const HISTORY_GRACE: Duration = Duration::from_secs(5);
 /// stored histories, detect by the lease's resource versions that the API server was rewound, and
 /// report the start and the end of failures to the telemetry.
 pub(crate) struct ControllerLeaseHooks {
-    /// Published as [`INSTANCE_SCOPE`].
+    /// Published as [`INSTANCE_SCOPE`]. `None` without leader election.
     pub(crate) scope: Option<InstanceScope>,
     pub(crate) keep_history: bool,
     pub(crate) history: Arc<HistoryHealth>,
@@ -64,11 +69,11 @@ impl LeaseHooks for ControllerLeaseHooks {
     }
 
     fn on_lease_version(&self, known: &str, response: &str, sent: Instant) {
-        self.watch_ages.compare_versions("leases", known, response, sent);
+        self.watch_ages.detect_rewind("leases", known, response, sent);
     }
 
-    /// Warns if the holder leaves autoscalers of this instance alone. Then this instance belongs to
-    /// another release with the same lease name, or to one whose options changed.
+    /// Warns if the holder doesn't handle all autoscalers of this instance. Then two Helm releases
+    /// use the same lease, or the options of one release changed.
     fn on_new_holder(&self, holder: &str, annotations: &BTreeMap<String, String>) {
         let annotation = annotations.get(INSTANCE_SCOPE);
         let holder_scope = annotation.and_then(|text| InstanceScope::parse(text, holder));
@@ -78,8 +83,8 @@ impl LeaseHooks for ControllerLeaseHooks {
                 holder,
                 holder_handles = scope.describe(),
                 this_instance_handles = own.describe(),
-                "the holder of the lease doesn't handle all autoscalers of this instance, which \
-                 waits for the lease: two releases need different names or namespaces of the lease"
+                "the lease holder doesn't handle all autoscalers of this instance, which waits for \
+                 the lease: give each Helm release its own lease name or namespace"
             );
         }
     }
@@ -269,7 +274,8 @@ impl Leader<'_> {
             observer,
             forecasts: self.forecasts.clone(),
             field_manager: dependencies.field_manager().unwrap_or_default(),
-            peer_warnings: PeerWarnings::default(),
+            peer_log_limit: LogLimit::default(),
+            unlogged_peer_writes: AtomicU64::new(0),
             peer_window: self.peer_window,
             dry_run: dependencies.dry_run,
         }

@@ -5,9 +5,9 @@
 //!
 //! - If all namespaces with autoscalers have a recent write, the start is refused. A user who can
 //!   forge all of these writes may change all autoscalers anyway.
-//! - Otherwise, the controller starts. Until it ends, it leaves an autoscaler alone while the last
-//!   write of a peer to that autoscaler's status is recent. So a real peer keeps the autoscalers
-//!   that it writes, and a forged write delays only the autoscaler that has it.
+//! - Otherwise, the controller starts. It leaves an autoscaler alone while the last write of a peer
+//!   to that autoscaler's status is recent. So a real peer keeps the autoscalers that it writes,
+//!   and a forged write delays only the autoscaler that has it.
 //!
 //! The lease of kube-controller-manager is no evidence: it is also renewed while the HPA controller
 //! is switched off.
@@ -28,8 +28,8 @@ use crate::{
 /// controller's is shorter.
 const DEFAULT_PEER_PERIOD: SignedDuration = SignedDuration::from_secs(15);
 
-/// The time for which a status write shows that its writer is active: two sync periods of either
-/// controller, at least 30 s, twice the default period of the reference.
+/// The time for which a status write shows that its writer is active: twice the longest of this
+/// controller's sync period, the autoscaler's own, and the peer's default period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerWindow {
     /// The longer of this controller's period and the default period of a peer.
@@ -110,8 +110,8 @@ impl fmt::Display for ActivePeer {
 /// this controller writes a status.
 ///
 /// Autoscalers in shadow mode don't count, because they are expected to have a peer. Writes of
-/// other releases of hpa-rs count only if there is no other write. A peer writes no status while
-/// nothing changes, so a peer may be active although none is returned.
+/// another Helm release of hpa-rs count only if there are no writes of other controllers. A peer
+/// writes no status while nothing changes, so a peer may be active although none is returned.
 pub(crate) fn active_peer(
     autoscalers: &Autoscalers,
     settings: &SettingSource,
@@ -134,10 +134,10 @@ pub(crate) fn active_peer(
     if recent.iter().any(|(_, write, _)| !write.is_by_hpa_rs()) {
         recent.retain(|(_, write, _)| !write.is_by_hpa_rs());
     }
-    recent.sort_unstable_by_key(|(key, write, _)| (Reverse(write.at), key.clone()));
     let window = recent.iter().map(|(_, _, window)| *window).max()?;
     let namespaces: BTreeSet<_> = recent.iter().map(|(key, ..)| key.namespace.clone()).collect();
-    let (key, write, _) = recent.first()?.clone();
+    let latest = recent.iter().min_by_key(|(key, write, _)| (Reverse(write.at), key.clone()))?;
+    let (key, write, _) = latest.clone();
     let is_by_same_manager = |other: &StatusWrite| other.manager == write.manager;
     let autoscaler_count = recent.iter().filter(|(_, write, _)| is_by_same_manager(write)).count();
     let age = now.duration_since(write.at);
@@ -204,7 +204,7 @@ mod tests {
     #[rstest]
     #[case::shorter_than_that_of_the_peer(5, 30)]
     #[case::longer_than_that_of_the_peer(20, 40)]
-    fn window_includes_two_periods_of_both_controllers(#[case] period: u64, #[case] window: i64) {
+    fn window_is_two_periods_of_the_slower_controller(#[case] period: u64, #[case] window: i64) {
         let all = autoscalers(&[("web", 100)]);
         let find = |age| find(&all, Duration::from_secs(period), 100 + age);
         let peer = find(window).expect("a peer");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_period_of_an_autoscaler_counts() {
+    fn longer_own_period_of_an_autoscaler_extends_the_window() {
         let autoscalers = autoscalers(&[("web", 100)]);
         for (period, expected) in [("1m", 120), ("5s", 30)] {
             let key = HpaKey::new("shop", "web");
@@ -277,7 +277,7 @@ mod tests {
     #[case::two_of_two(2, 2, true)]
     #[case::three_of_four(3, 4, false)]
     #[case::all_of_many(9, 9, true)]
-    fn writes_in_some_namespaces_do_not_prevent_the_start(
+    fn start_is_refused_only_with_writes_in_all_namespaces(
         #[case] with_write: usize,
         #[case] all: usize,
         #[case] is_in_all: bool,
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn later_write_of_a_release_does_not_hide_a_peer() {
+    fn later_write_of_hpa_rs_does_not_hide_that_of_another_controller() {
         let autoscalers = autoscalers(&[("web", 100)]);
         add(&autoscalers, &HpaKey::new("shop", "api"), "hpa-controller:other/hpa", 105);
         let peer = find(&autoscalers, PERIOD, 110).expect("a peer");

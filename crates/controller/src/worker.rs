@@ -124,18 +124,15 @@ impl Workers {
         let bounds = settings.next_bounds_change(&hpa.spec, since);
         let metric_change = (self.next_metric_change)(&hpa, since, now);
         let changes = metric_change.into_iter().chain(bounds.map(|change| change.at));
-        let Some(change) = changes.min() else {
-            return periodic;
-        };
+        let Some(change) = changes.min() else { return periodic };
         let delay = Duration::try_from(change.duration_since(now)).unwrap_or_default();
-        let due = Instant::now()
-            .checked_add(delay)
-            .map(|at| autoscaler.change_reconciles.lock().due_for(at))
-            .filter(|due| *due < periodic);
-        if due.is_some() {
-            autoscaler.set_periodic_due(periodic);
+        let Some(at) = Instant::now().checked_add(delay) else { return periodic };
+        let due = autoscaler.change_reconciles.lock().schedule(at);
+        if due >= periodic {
+            return periodic;
         }
-        due.unwrap_or(periodic)
+        autoscaler.set_periodic_due(periodic);
+        due
     }
 }
 

@@ -1,7 +1,5 @@
 //! The first reconciles of autoscalers, in virtual time.
 
-#![allow(clippy::expect_used, reason = "a wrong assumption fails the test")]
-
 use std::{sync::Arc, time::Duration};
 
 use hpa_controller::{Clock, Dependencies};
@@ -86,6 +84,7 @@ async fn first_decision_uses_the_list_of_targets_unless_the_autoscaler_is_newer(
     // The autoscalers are cached a second before the controller reconciles.
     faults.add(Fault::on(Match::verb("list").resource("pods")).first(1).effect(slow(1)));
     let read = Match::verb("get").resource("deployments").subresource("scale");
+    // Only counts the reads.
     let reads = faults.add(Fault::on(read).effect(slow(0)));
     let (clock, testbed) = cluster(&faults);
     let names: Vec<_> = (0..20).map(|index| format!("web-{index:02}")).collect();

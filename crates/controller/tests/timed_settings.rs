@@ -11,9 +11,10 @@ use std::{sync::Arc, time::Duration};
 use hpa_controller::{Clock, Dependencies};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
-    RunningController, SettableMetrics, TestbedExt, VirtualClock, clients, controller_options,
-    objects,
+    NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, clients,
+    controller_options, objects,
 };
+use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -106,17 +107,18 @@ async fn changed_period_takes_effect_at_once() {
 #[tokio::test(start_paused = true)]
 async fn bounds_change_is_reconciled_at_its_minute() {
     let cluster = Cluster::start(json!({})).await;
-    let minute = 60 - cluster.clock.now().as_second().rem_euclid(60);
-    let start = cluster.clock.now() + jiff::SignedDuration::from_secs(minute + 60);
-    let time = |at: jiff::Timestamp| at.strftime("%H:%M").to_string();
-    let end = start + jiff::SignedDuration::from_secs(600);
+    // The bounds change at the start of the minute after the next one.
+    let delay = 120 - cluster.clock.now().as_second().rem_euclid(60);
+    let start = cluster.clock.now() + SignedDuration::from_secs(delay);
+    let time = |at: Timestamp| at.strftime("%H:%M").to_string();
+    let end = start + SignedDuration::from_secs(600);
     let entry = json!([{ "start": time(start), "end": time(end), "minReplicas": 6 }]);
     let annotations = json!({
         "autoscaling.hpa-rs.dev/bounds": entry.to_string(),
         "autoscaling.hpa-rs.dev/sync-period": "1h",
     });
     cluster.annotate(annotations);
-    let delay = u64::try_from(minute + 60).expect("positive") * 1000;
+    let delay = u64::try_from(delay).expect("positive") * 1000;
     cluster.at(delay - 500).await;
     assert_eq!(cluster.testbed.replicas("web"), 2);
     cluster.at(delay + 500).await;
@@ -126,27 +128,21 @@ async fn bounds_change_is_reconciled_at_its_minute() {
 
 /// Creates two pods of the Deployment, and one of another workload with the same labels.
 fn create_pods_of_two_workloads(cluster: &Cluster) {
-    let uid = |kind: &str, api_version: &str, name: &str| {
-        let object = cluster.testbed.get(api_version, kind, hpa_tests::harness::NAMESPACE, name);
-        object.expect("the object")["metadata"]["uid"].clone()
+    let owner = |kind: &str, name: &str, uid: &Value| {
+        json!([{ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid,
+            "controller": true }])
     };
-    let owner = |api_version: &str, kind: &str, name: &str, uid: Value| {
-        json!([{
-            "apiVersion": api_version,
-            "kind": kind,
-            "name": name,
-            "uid": uid,
-            "controller": true,
-        }])
+    let existing_owner = |kind: &str, name: &str| {
+        let object = cluster.testbed.get("apps/v1", kind, NAMESPACE, name).expect("the object");
+        owner(kind, name, &object["metadata"]["uid"])
     };
-    let deployment = owner("apps/v1", "Deployment", "web", uid("Deployment", "apps/v1", "web"));
     let mut replica_set = objects::deployment("web-1", 2);
     replica_set["kind"] = json!("ReplicaSet");
-    replica_set["metadata"]["ownerReferences"] = deployment;
+    replica_set["metadata"]["ownerReferences"] = existing_owner("Deployment", "web");
     cluster.testbed.apply_all([replica_set]);
-    let of_web = owner("apps/v1", "ReplicaSet", "web-1", uid("ReplicaSet", "apps/v1", "web-1"));
+    let of_web = existing_owner("ReplicaSet", "web-1");
     // This ReplicaSet is gone, so its pod can't be of the Deployment.
-    let of_other = owner("apps/v1", "ReplicaSet", "other", json!("other-uid"));
+    let of_other = owner("ReplicaSet", "other", &json!("other-uid"));
     for (index, owners) in [&of_web, &of_web, &of_other].into_iter().enumerate() {
         let mut pod = objects::pod("web", i64::try_from(index).expect("small"));
         pod["metadata"]["ownerReferences"] = owners.clone();

@@ -46,10 +46,18 @@ fn informers() -> Informers {
 }
 
 fn hpa(name: &str) -> Value {
+    hpa_with_max_replicas(name, &json!(3))
+}
+
+fn undecodable_hpa(name: &str) -> Value {
+    hpa_with_max_replicas(name, &json!("many"))
+}
+
+fn hpa_with_max_replicas(name: &str, max_replicas: &Value) -> Value {
     json!({
         "metadata": { "name": name, "namespace": "shop", "uid": name, "resourceVersion": "5" },
         "spec": {
-            "maxReplicas": 3,
+            "maxReplicas": max_replicas,
             "scaleTargetRef": { "kind": "Deployment", "name": "x", "apiVersion": "apps/v1" },
         },
     })
@@ -102,12 +110,22 @@ async fn wait_until_synced(mut is_synced: watch::Receiver<bool>, limit: Duration
     tokio::time::timeout(limit, synced).await.unwrap().unwrap();
 }
 
-/// Runs the informer of autoscalers until it is synced.
+/// Starts the informer of autoscalers, and waits until it is synced.
+async fn watch_until_synced(
+    informers: &Informers,
+    api: AutoscalerApi,
+    client: Client,
+    limit: Duration,
+) {
+    let (synced, is_synced) = watch::channel(false);
+    tokio::spawn(informers.clone().watch_autoscalers(api, client, None, synced));
+    wait_until_synced(is_synced, limit).await;
+}
+
 async fn synced_informers(client: Client) -> Informers {
     let informers = informers();
-    let (synced, is_synced) = watch::channel(false);
-    tokio::spawn(informers.clone().watch_autoscalers(AutoscalerApi::Core, client, None, synced));
-    wait_until_synced(is_synced, Duration::from_mins(10)).await;
+    let limit = Duration::from_mins(10);
+    watch_until_synced(&informers, AutoscalerApi::Core, client, limit).await;
     informers
 }
 
@@ -125,13 +143,10 @@ async fn autoscaler_from_a_list_that_failed_midway_is_queued() {
 
 #[tokio::test(start_paused = true)]
 async fn undecodable_object_is_counted_and_the_others_are_cached() {
-    let mut bad = hpa("bad");
-    bad["spec"]["maxReplicas"] = json!("many");
     let mut unusual = hpa("odd");
     unusual["metadata"]["managedFields"] = json!([{ "time": "9999-12-31T23:59:59Z" }]);
-    let informers =
-        synced_informers(client(move |_| page(&[hpa("one"), bad.clone(), unusual.clone()], "")))
-            .await;
+    let objects = [hpa("one"), undecodable_hpa("bad"), unusual];
+    let informers = synced_informers(client(move |_| page(&objects, ""))).await;
     assert_eq!(informers.undecodable_count.load(Ordering::Relaxed), 1);
     let mut keys: Vec<HpaKey> = informers.caches.autoscalers.keys_where(|_| true);
     keys.sort();
@@ -150,7 +165,7 @@ async fn failing_list_is_backed_off() {
     let endless = informers().watch_pods(client, None, synced);
     tokio::time::timeout(Duration::from_mins(10), endless).await.unwrap_err();
     let lists = lists.load(Ordering::SeqCst);
-    // The backoff grows to 15 s: about 40 lists, or fewer because of its jitter.
+    // The backoff grows to 15 s: about 40 lists.
     assert!((10..60).contains(&lists), "{lists} lists in ten minutes");
 }
 
@@ -168,10 +183,8 @@ async fn time_until_lists(lists: &AtomicUsize, count: usize) -> Duration {
 async fn relist_reads_an_object_that_was_damaged_in_transit() {
     let lists = Arc::new(AtomicUsize::new(0));
     let count = lists.clone();
-    let mut undecodable = hpa("one");
-    undecodable["spec"]["maxReplicas"] = json!("many");
     let informers = synced_informers(client(move |_| match count.fetch_add(1, Ordering::SeqCst) {
-        0 => page(&[undecodable.clone()], ""),
+        0 => page(&[undecodable_hpa("one")], ""),
         _ => page(&[hpa("one")], ""),
     }))
     .await;
@@ -255,11 +268,9 @@ async fn relist_removes_a_pod_whose_deletion_has_no_name() {
 async fn relists_back_off_while_an_object_stays_undecodable() {
     let lists = Arc::new(AtomicUsize::new(0));
     let count = lists.clone();
-    let mut undecodable = hpa("one");
-    undecodable["spec"]["maxReplicas"] = json!("many");
     synced_informers(client(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
-        page(&[undecodable.clone()], "")
+        page(&[undecodable_hpa("one")], "")
     }))
     .await;
     tokio::time::sleep(Duration::from_hours(1)).await;
@@ -277,9 +288,7 @@ async fn custom_api_that_is_not_installed_counts_as_synced_and_is_found_later() 
         _ => page(&[hpa("one")], ""),
     });
     let informers = informers();
-    let (synced, is_synced) = watch::channel(false);
-    tokio::spawn(informers.clone().watch_autoscalers(AutoscalerApi::Custom, client, None, synced));
-    wait_until_synced(is_synced, PERIOD).await;
+    watch_until_synced(&informers, AutoscalerApi::Custom, client, PERIOD).await;
     assert!(informers.caches.autoscalers.is_empty());
     let delay = time_until_lists(&lists, 4).await;
     assert!(delay < PERIOD * 4, "{delay:?}");
@@ -298,14 +307,8 @@ async fn autoscalers_are_deleted_with_the_definition_of_their_api() {
         let object = serde_json::from_value(hpa("one")).unwrap();
         informers.caches.autoscalers.apply(key, object, Origin::List);
     }
-    let (synced, is_synced) = watch::channel(false);
-    tokio::spawn(informers.clone().watch_autoscalers(
-        AutoscalerApi::Custom,
-        client(|_| failure(404)),
-        None,
-        synced,
-    ));
-    wait_until_synced(is_synced, PERIOD).await;
+    let client = client(|_| failure(404));
+    watch_until_synced(&informers, AutoscalerApi::Custom, client, PERIOD).await;
     assert!(informers.caches.autoscalers.get(&custom).is_some(), "an API server may be starting");
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(informers.caches.autoscalers.keys_where(|_| true), [core]);
@@ -317,6 +320,7 @@ async fn deleted_autoscalers_return_if_the_definition_was_only_unavailable() {
     let start = tokio::time::Instant::now();
     let service = tower::service_fn(move |request: Request<Body>| async move {
         let is_watch = request.uri().query().unwrap_or_default().contains("watch=");
+        // The first list succeeds, and each watch fails until the outage ends.
         let outage = Duration::from_secs(if is_watch { 0 } else { 5 })..Duration::from_mins(3);
         let (code, body) = match outage.contains(&start.elapsed()) {
             true => failure(404),
@@ -349,10 +353,8 @@ async fn list_of_one_api_keeps_autoscalers_of_the_other() {
         serde_json::from_value(hpa("one")).unwrap(),
         Origin::List,
     );
-    let (synced, is_synced) = watch::channel(false);
     let client = client(|_| page(&[], ""));
-    tokio::spawn(informers.clone().watch_autoscalers(AutoscalerApi::Core, client, None, synced));
-    wait_until_synced(is_synced, PERIOD).await;
+    watch_until_synced(&informers, AutoscalerApi::Core, client, PERIOD).await;
     assert!(informers.caches.autoscalers.get(&custom).is_some());
 }
 

@@ -22,6 +22,10 @@ const NOT_SERVED_INTERVAL: Duration = Duration::from_secs(60);
 /// A failed watch counts as resumed after this time without another failure. Longer than the
 /// backoff between two attempts.
 const RESUMED_AFTER: Duration = Duration::from_secs(120);
+/// A failure is reported after this many consecutive requests without a usable answer. A single
+/// one is normal: a proxy ends an idle watch, or a starting API server responds with 503. The
+/// [`Probe`] reports an API server that can't be read at all.
+const UNANSWERED_BEFORE_REPORT: u32 = 3;
 
 /// Watches the autoscalers of one API, forever.
 pub(crate) struct AutoscalerWatcher {
@@ -36,11 +40,6 @@ pub(crate) struct AutoscalerWatcher {
     pub(crate) probe: Arc<Probe>,
     pub(crate) clock: Arc<dyn Clock>,
 }
-
-/// A failure is reported after this many consecutive requests without a usable answer. A single
-/// one is normal: a proxy ends an idle watch, or a starting API server responds with 503. The
-/// [`Probe`] reports an API server that can't be read at all.
-const UNANSWERED_BEFORE_REPORT: u32 = 3;
 
 /// The failures without a usable answer since the last success.
 #[derive(Default)]
@@ -68,10 +67,7 @@ struct MissingRight {
 
 impl MissingRight {
     fn new(error: &watcher::Error) -> Self {
-        let verb = match error {
-            watcher::Error::InitialListFailed(_) => "list",
-            _ => "watch",
-        };
+        let verb = if is_list_failure(error) { "list" } else { "watch" };
         let message = error_message(error);
         let user = message.split_once("User \"").and_then(|(_, rest)| rest.split_once('"'));
         Self { verb, user: user.map(|(user, _)| user.to_owned()) }
@@ -132,26 +128,20 @@ impl AutoscalerWatcher {
             }
             None => Api::all_with(self.client.clone(), &resource),
         };
-        // `on_change` replaces it before `watching` ends.
-        let mut reason = StopReason::NotServed;
         let mut unanswered = UnansweredRequests::default();
         let (watch_failed, watch_failed_receiver) = watch::channel(false);
         let watching = list_and_watch(api, watcher::Config::default(), |change| {
-            _ = watch_failed.send_replace(is_failed_watch(&change));
-            match self.on_change(change, &mut unanswered) {
-                ControlFlow::Continue(()) => true,
-                ControlFlow::Break(why) => {
-                    reason = why;
-                    false
-                }
-            }
+            let is_failed_watch =
+                matches!(&change, Change::Failed(error) if !is_list_failure(error));
+            _ = watch_failed.send_replace(is_failed_watch);
+            self.on_change(change, &mut unanswered)
         });
         tokio::select! {
-            () = watching => {}
-            () = self.clear_watch_failures(watch_failed_receiver) => {}
-            () = self.board.wait_until_restored() => return StopReason::OutageEnded,
+            reason = watching => reason,
+            // Doesn't end: the sender exists as long as `watching`.
+            () = self.clear_watch_failures(watch_failed_receiver) => StopReason::OutageEnded,
+            () = self.board.wait_until_restored() => StopReason::OutageEnded,
         }
-        reason
     }
 
     /// Sets the source to synced if no change or failure follows a failed watch for
@@ -201,7 +191,6 @@ impl AutoscalerWatcher {
             }
             _ => {}
         }
-        let is_list = matches!(error, watcher::Error::InitialListFailed(_));
         let failure =
             kube_error(error).and_then(|error| Failure::from_error(error, self.probe.timeout));
         let is_unanswered = failure.is_some();
@@ -215,20 +204,20 @@ impl AutoscalerWatcher {
             }
         }
         self.board.fail_source(self.api, is_unanswered, since, |since| {
-            self.describe(error, is_list, &format_time(since))
+            self.describe(error, &format_time(since))
         });
         ControlFlow::Continue(())
     }
 
     /// A sentence about a failed list, or else about a failed watch, without a full stop.
-    fn describe(&self, error: &watcher::Error, is_list: bool, since: &str) -> String {
-        let api = self.api;
+    fn describe(&self, error: &watcher::Error, since: &str) -> String {
+        let (api, is_list) = (self.api, is_list_failure(error));
         if let (Some(403), Some(namespace)) = (status_code(error), &self.namespace) {
             let right = MissingRight::new(error).sentence(api);
             return match (is_list, self.uses_fallback) {
                 (true, true) => format!(
-                    "{right}, neither in all namespaces nor in the namespace {namespace}, so none is \
-                     shown. --namespace selects another one"
+                    "{right}, neither in all namespaces nor in the namespace {namespace}, so none \
+                     is shown. --namespace selects another one"
                 ),
                 (true, false) => {
                     format!("{right} in the namespace {namespace}, so none is shown")
@@ -255,10 +244,8 @@ impl AutoscalerWatcher {
     }
 }
 
-/// Whether a watch failed after a complete list.
-fn is_failed_watch(change: &Change<StoredObject>) -> bool {
-    let Change::Failed(error) = change else { return false };
-    !matches!(error, watcher::Error::InitialListFailed(_))
+fn is_list_failure(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(_))
 }
 
 fn key(api: AutoscalerApi, object: &StoredObject) -> HpaKey {

@@ -58,9 +58,9 @@ impl Cluster {
         let timeout = options.request_timeout;
         let targets = TargetReader::new(&clients.api, timeout);
         let metrics = options.metrics.clone().unwrap_or_else(|| {
-            let mut limits = ClientSettings::default();
-            limits.request_timeout = timeout;
-            let source = KubeMetricsClient::new(clients.metrics.clone(), limits);
+            let mut settings = ClientSettings::default();
+            settings.request_timeout = timeout;
+            let source = KubeMetricsClient::new(clients.metrics.clone(), settings);
             let kinds = KindMapper::new(targets.mapper().clone(), timeout);
             let sharing = CoalescingSettings::for_sync_period(options.sync_period);
             Arc::new(Coalescing::new(source, kinds, sharing))

@@ -1,6 +1,6 @@
 //! Lists, then watches objects of one kind.
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{collections::BTreeMap, fmt::Debug, future::pending, ops::ControlFlow, sync::Arc};
 
 use futures::StreamExt;
 use hpa_metrics::{StoredObject, decode_value, watch_events};
@@ -25,12 +25,13 @@ pub(crate) enum Change<K> {
     Failed(watcher::Error),
 }
 
-/// Lists, then watches objects, until `on_change` returns false.
-pub(crate) async fn list_and_watch<K>(
+/// Lists, then watches objects, until `on_change` breaks. Returns the value of the break.
+pub(crate) async fn list_and_watch<K, B>(
     api: Api<K>,
     config: watcher::Config,
-    mut on_change: impl FnMut(Change<K>) -> bool,
-) where
+    mut on_change: impl FnMut(Change<K>) -> ControlFlow<B>,
+) -> B
+where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut events = watch_events(api, config.page_size(PAGE_SIZE));
@@ -50,10 +51,12 @@ pub(crate) async fn list_and_watch<K>(
             Ok(Event::Delete(object)) => Change::Delete(object),
             Err(error) => Change::Failed(error),
         };
-        if !on_change(change) {
-            return;
+        if let ControlFlow::Break(value) = on_change(change) {
+            return value;
         }
     }
+    // Doesn't happen: a watcher retries forever.
+    pending().await
 }
 
 /// Decodes an object. An error concerns only this object, and names the field.
@@ -135,13 +138,10 @@ impl<T: Send + Sync + 'static> Informer<T> {
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let (sender, objects) = watch::channel(Objects::default());
-        let task = tokio::spawn(async move {
-            list_and_watch(api, config, |change| {
-                sender.send_modify(|objects| objects.apply_change(change, &decode));
-                !sender.is_closed()
-            })
-            .await;
-        });
+        let task = tokio::spawn(list_and_watch(api, config, move |change| {
+            sender.send_modify(|objects| objects.apply_change(change, &decode));
+            ControlFlow::Continue(())
+        }));
         Self { objects, task }
     }
 
@@ -156,7 +156,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     pub(crate) async fn changed(&mut self) {
         if self.objects.changed().await.is_err() {
             // The task has ended. Only a panic ends it.
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
     }
 

@@ -175,14 +175,14 @@ impl Dashboard {
                 uses_fallback: false,
                 board: board.clone(),
                 probe: probe.clone(),
-                clock: options.clock.clone(),
+                clock: clock.clone(),
             };
             tasks.spawn(watcher.run());
         }
         if let Some(source) = options.records.clone() {
             board.expect_activity();
-            let clock = options.clock.clone();
-            tasks.spawn(poll_activity(source, board.clone(), options.sync_period, clock));
+            let activity = poll_activity(source, board.clone(), options.sync_period, clock.clone());
+            tasks.spawn(activity);
         }
         let cluster = Arc::new(Cluster::new(clients, options, probe));
         tasks.spawn(scales::keep_up_to_date(cluster.clone(), board.clone()));

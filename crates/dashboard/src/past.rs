@@ -8,14 +8,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use hpa_calc::{
-    History, MilliValue, Settings,
-    explain::{MetricExplanation, TargetValue, UnschedulablePods},
-};
+use hpa_calc::{History, MilliValue, Settings, report::OverwrittenScalings};
 use hpa_controller::{
     HpaKey,
     debug::{
-        ActingController, AutoscalerDetail, DecisionSample, LastDecision, RunDocument, StayDecision,
+        ActingController, AutoscalerActivity, AutoscalerDetail, Decision, DecisionSample,
+        RunDocument, StayDecision,
     },
     forecast::ForecastView,
     k8s::StatusWrite,
@@ -39,18 +37,18 @@ pub struct ControllerRecords {
     /// The last values that the controller read for metrics, in the order of the spec. They replace
     /// missing values of Object and External metrics.
     pub values: Vec<Option<MilliValue>>,
-    /// Whether the controller has just read them.
+    /// Whether the controller has just read [`Self::values`].
     pub are_values_current: bool,
     /// The last errors of metrics, in the order of the spec.
     pub errors: Vec<Option<String>>,
     /// See [`AutoscalerDetail::decision_in_effect`].
-    pub decision_in_effect: Option<LastDecision>,
+    pub decision_in_effect: Option<Decision>,
     /// The last decision if it was to stay, see [`AutoscalerDetail::current_stay`].
     pub current_stay: Option<StayDecision>,
     /// The error with which the controller failed to store its last status. `None` if it is stored.
     pub status_write_error: Option<String>,
     /// As [`Surroundings::overwritten_scalings`](hpa_calc::report::Surroundings).
-    pub overwritten_scalings: u32,
+    pub overwritten_scalings: Option<OverwrittenScalings>,
     /// The controller's forecasts of the load.
     pub forecasts: Vec<ForecastView>,
 }
@@ -121,12 +119,8 @@ pub struct ControllerActivity {
     pub recently_decided: BTreeSet<HpaKey>,
     /// The autoscalers whose last status a controller could not store. The stored ones are older.
     pub unstored: BTreeMap<HpaKey, UnstoredStatus>,
-    /// The numbers of scalings after which another client has changed the replicas
-    /// ([`Surroundings::overwritten_scalings`](hpa_calc::report::Surroundings)).
-    pub overwritten: BTreeMap<HpaKey, u32>,
-    /// The pods that the scheduler can't place, by the last decisions
-    /// ([`Surroundings::unschedulable_pods`](hpa_calc::report::Surroundings)).
-    pub unschedulable: BTreeMap<HpaKey, UnschedulablePods>,
+    /// The latest activity of the controller for each autoscaler, by its debug API.
+    pub autoscalers: BTreeMap<HpaKey, AutoscalerActivity>,
     /// The controller that acts now on autoscalers of
     /// [`Core`](hpa_controller::AutoscalerApi::Core), by their namespace and the field manager that
     /// stored their status last. Another controller may have replaced the manager's. For a manager
@@ -178,7 +172,9 @@ pub struct WrongClock {
     /// The clause as a sentence.
     pub sentence: String,
     /// The field manager of the controller, if its lease or the pod of the lease shows the clock.
-    /// Then the controller's decisions on all autoscalers with its status use this clock.
+    /// Then the controller's decisions on all autoscalers with its status use this clock. `None` if
+    /// it is the clock of an instance that may not hold the lease: then it concerns only the
+    /// autoscalers of which that instance has records.
     pub manager: Option<String>,
 }
 
@@ -209,10 +205,10 @@ impl From<AutoscalerDetail> for ControllerRecords {
             values: detail.last_values(),
             are_values_current: detail.are_values_current(),
             errors: detail.last_errors(),
-            decision_in_effect: detail.decision_in_effect(),
+            decision_in_effect: detail.decision_in_effect().cloned(),
             current_stay: detail.current_stay(),
+            overwritten_scalings: detail.autoscaler.overwritten(),
             status_write_error: detail.autoscaler.status_write_error,
-            overwritten_scalings: detail.autoscaler.overwritten_scalings,
             forecasts: detail.forecasts,
             history: detail.history,
             settings: Some(detail.settings.into()),
@@ -238,14 +234,4 @@ impl From<RunDocument> for PastDecision {
 /// Converts a time to a clock that is ahead of the time's own clock by `ahead`.
 pub(crate) fn shifted(at: Timestamp, ahead: SignedDuration) -> Timestamp {
     at.saturating_add(ahead).unwrap_or(at)
-}
-
-/// The value that is compared with the metric's target. A utilization is in percent.
-pub(crate) fn compared_value(metric: &MetricExplanation) -> Option<MilliValue> {
-    match metric.target? {
-        TargetValue::Utilization(_) => {
-            metric.utilization.map(|percent| MilliValue::from_units(percent.into()))
-        }
-        TargetValue::Value(_) => metric.usage,
-    }
 }

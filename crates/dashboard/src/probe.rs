@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::model::{Board, Outage, format_time};
+use crate::model::{Board, FailureKind, Outage, format_time};
 
 /// Interval of requests during an outage.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
@@ -84,7 +84,7 @@ impl Probe {
                     server => format!("The API server at {server}"),
                 };
                 let text = failure.describe(&subject, &format_time(since));
-                Outage { subject, kind: failure.kind, since, text }
+                Outage { subject, kind: Some(failure.kind), since, text }
             }),
         }
     }
@@ -109,8 +109,7 @@ impl Probe {
 /// A reason why the API server can't be read.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// See [`Outage::kind`].
-    kind: &'static str,
+    kind: FailureKind,
     /// The cause, and advice if there is any.
     cause: String,
 }
@@ -131,11 +130,11 @@ impl Failure {
         };
         match code {
             401 => Some(Self {
-                kind: "has rejected your credentials",
+                kind: FailureKind::RejectedCredentials,
                 cause: cause
                     + ". Log in again; if that changes the kubeconfig, restart the dashboard",
             }),
-            500.. => Some(Self { kind: "has failed", cause }),
+            500.. => Some(Self { kind: FailureKind::ServerError, cause }),
             _ => None,
         }
     }
@@ -145,7 +144,7 @@ impl Failure {
     }
 
     fn unreachable(cause: String) -> Self {
-        Self { kind: "has been unreachable", cause }
+        Self { kind: FailureKind::Unreachable, cause }
     }
 
     fn describe(&self, subject: &str, since: &str) -> String {
@@ -154,8 +153,8 @@ impl Failure {
     }
 }
 
-/// The text of the last error in a chain of sources. The earlier ones only repeat it or name the
-/// server.
+/// The text of the last error in a chain of sources, or the cause of a [`ConnectError`]. The errors
+/// before it only repeat it or name the server.
 pub(crate) fn last_cause(error: &(dyn Error + 'static)) -> String {
     let mut last = error;
     loop {
@@ -211,9 +210,8 @@ mod tests {
     #[case::token(
         api(401, "Unauthorized"),
         Some(
-            "has rejected your credentials since T: \
-        Unauthorized (status 401). Log in again; if that changes the kubeconfig, restart the \
-        dashboard"
+            "has rejected your credentials since T: Unauthorized (status 401). Log in again; if \
+             that changes the kubeconfig, restart the dashboard"
         )
     )]
     #[case::etcd(

@@ -93,7 +93,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::model::Update;
+    use crate::model::{FailureKind, Update};
 
     #[tokio::test]
     async fn outage_is_reported_when_it_begins_changes_and_ends() {
@@ -101,25 +101,24 @@ mod tests {
         let board = Arc::new(Board::new(&[api], Settings::default(), SettingPolicy::default()));
         let mut reporter = Reporter::new(board.clone(), Arc::new(SystemClock::default()));
         let now = Timestamp::now();
-        let down = |kind: &'static str, cause: &str| {
-            let text = format!("S {kind}: {cause}");
+        let down = |kind: FailureKind, cause: &str| {
             board.mark_down(now, |since| Outage {
                 subject: "S".to_owned(),
-                kind,
+                kind: Some(kind),
                 since,
-                text: text.clone(),
+                text: format!("S {kind}: {cause}"),
             });
         };
         board.set_note(api, "Only one namespace is shown.".to_owned());
-        down("is unreachable", "refused");
-        assert_eq!(reporter.next_sentence().await, "S is unreachable: refused");
-        down("is unreachable", "reset");
-        down("rejects", "expired");
-        assert_eq!(reporter.next_sentence().await, "S rejects: expired");
+        down(FailureKind::Unreachable, "refused");
+        assert_eq!(reporter.next_sentence().await, "S has been unreachable: refused");
+        down(FailureKind::Unreachable, "reset");
+        down(FailureKind::ServerError, "expired");
+        assert_eq!(reporter.next_sentence().await, "S has failed: expired");
         board.mark_up(now);
         board.update(Update::Replace(api, Vec::new()), now);
         let end = reporter.next_sentence().await;
-        assert!(end.starts_with("S can be read again since "), "{end}");
+        assert!(end.starts_with("S can be read again as of "), "{end}");
         assert_eq!(reporter.next_sentence().await, "Only one namespace is shown");
     }
 }

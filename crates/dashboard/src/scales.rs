@@ -19,7 +19,7 @@ const MIN_AGE: SignedDuration = SignedDuration::from_secs(15);
 /// A page that opens doesn't show an older scale: nothing was read while no page was open.
 pub(crate) const MAX_AGE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Runs forever.
+/// Reads scales that are missing or old, and sets them on the board. Runs forever.
 pub(crate) async fn keep_up_to_date(cluster: Arc<Cluster>, board: Arc<Board>) {
     loop {
         board.wait_for_viewer().await;

@@ -28,15 +28,21 @@ fn zone(name: &str) -> TimeZone {
     TimeZone::get(name).expect("a time zone")
 }
 
+/// A full history, and the time of its last sample.
+fn full_history() -> (History, Timestamp) {
+    let mut history = History::new(15);
+    let mut last = Timestamp::UNIX_EPOCH;
+    for (at, load) in samples(15) {
+        history.add(at, load);
+        last = at;
+    }
+    (history, last)
+}
+
 /// A forecast of one metric from 15 days, as in a reconcile.
 #[divan::bench(args = [LevelKind::Reading, LevelKind::Smoothed])]
 fn forecast(bencher: Bencher, level_kind: LevelKind) {
-    let mut history = History::new(15);
-    let mut now = Timestamp::UNIX_EPOCH;
-    for (at, load) in samples(15) {
-        history.add(at, load);
-        now = at;
-    }
+    let (history, now) = full_history();
     let zone = zone("Europe/Berlin");
     let model = Model { season: Season::Daily, level_kind };
     let horizon = SignedDuration::from_mins(4);
@@ -47,12 +53,7 @@ fn forecast(bencher: Bencher, level_kind: LevelKind) {
 /// Adds a reading to a full history.
 #[divan::bench]
 fn add(bencher: Bencher) {
-    let mut history = History::new(15);
-    let mut now = Timestamp::UNIX_EPOCH;
-    for (at, load) in samples(15) {
-        history.add(at, load);
-        now = at;
-    }
+    let (mut history, mut now) = full_history();
     bencher.bench_local(|| {
         now += SignedDuration::from_secs(15);
         history.add(black_box(now), 100.0);

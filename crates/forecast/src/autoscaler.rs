@@ -10,16 +10,16 @@ use hpa_calc::{
 use jiff::SignedDuration;
 use serde::Serialize;
 
-use crate::trace::Trace;
+use crate::trace::{MINUTES_PER_DAY, Trace};
 
 /// The value of a pod's target in the engine. It is large, because the engine computes with
 /// integers, and rounding errors must be small.
 const MILLI_PER_POD: i64 = 1_000_000;
 const MINUTES_PER_HOUR: f64 = 60.0;
 /// The maximum of the durations of a [`Workload`], in minutes.
-const MAX_DURATION_MINUTES: usize = 24 * 60;
+const MAX_DURATION_MINUTES: usize = MINUTES_PER_DAY;
 /// The minutes before the measured ones in which a run reaches a steady state.
-const WARM_UP_MINUTES: usize = 24 * 60;
+const WARM_UP_MINUTES: usize = MINUTES_PER_DAY;
 /// The time between two decisions of a run.
 const SYNC_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 /// Differences of the load below this multiple of a pod's target are rounding errors.
@@ -118,7 +118,8 @@ pub struct Outcome {
     pub minutes: f64,
     /// The unserved load: the load beyond the capacity of the ready pods, as a share of the whole
     /// load.
-    pub excess: f64,
+    #[serde(rename = "excess")]
+    pub unserved: f64,
 }
 
 impl Outcome {
@@ -134,7 +135,7 @@ pub(crate) struct Runner<'a> {
     workload: &'a Workload,
     /// The first minute that is measured. Earlier minutes bring the autoscaler to a steady state.
     first: usize,
-    /// The load that a ready pod can serve, as a multiple of the target.
+    /// The load that a ready pod can serve, as a multiple of the target. Infinite until it is set.
     pub(crate) capacity: f64,
 }
 
@@ -144,13 +145,9 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs the autoscaler with its target multiplied by `factor`. Each forecast load adds a
-    /// proposal to the decision of its minute, unless it is NaN or there is no reading.
-    pub(crate) fn run(&self, factor: f64, forecasts: Option<&[f32]>) -> Outcome {
-        self.run_and_measure(factor, forecasts, |_| {})
-    }
-
-    /// Runs the autoscaler as [`Self::run`] does, and calls `on_minute` with each measured minute.
-    pub(crate) fn run_and_measure(
+    /// proposal to the decision of its minute, unless it is NaN or there is no reading. Calls
+    /// `on_minute` with each measured minute.
+    pub(crate) fn run(
         &self,
         factor: f64,
         forecasts: Option<&[f32]>,
@@ -163,7 +160,7 @@ impl<'a> Runner<'a> {
         let startup = minutes(self.workload.startup) + 1;
         let mut running = VecDeque::with_capacity(startup);
         let mut outcome = Outcome::default();
-        let (mut unserved, mut total) = (0.0, 0.0);
+        let (mut unserved_load, mut total_load) = (0.0, 0.0);
         let mut replicas = 0;
         let (mut min, mut max) = (self.workload.min_replicas, self.workload.max_replicas);
         let mut bounds_changes = self.workload.bounds_changes.iter().peekable();
@@ -185,6 +182,7 @@ impl<'a> Runner<'a> {
                 // The maximum wins if it is below the minimum.
                 replicas = stable.max(min).min(max);
             }
+            // A pod is ready if it has been running for the startup time.
             push_newest(&mut running, startup, replicas);
             let ready = running.iter().copied().min().unwrap_or_default();
             let Some(load) = self.in_pods(loads.get(minute)) else { continue };
@@ -193,16 +191,16 @@ impl<'a> Runner<'a> {
             }
             outcome.minutes += 1.0;
             outcome.pod_hours += f64::from(replicas);
-            total += load;
+            total_load += load;
             let excess = load - f64::from(ready) * self.capacity;
             if excess > EPSILON {
                 outcome.overload_minutes += 1.0;
-                unserved += excess;
+                unserved_load += excess;
             }
             on_minute(MeasuredMinute { minute, load, replicas, ready });
         }
         outcome.pod_hours /= MINUTES_PER_HOUR;
-        outcome.excess = if total > 0.0 { unserved / total } else { 0.0 };
+        outcome.unserved = if total_load > 0.0 { unserved_load / total_load } else { 0.0 };
         outcome
     }
 
@@ -277,7 +275,7 @@ mod tests {
         let workload = Workload::for_hpa(&hpa, &settings, 1.0);
         let workload = workload.with_scheduled_bounds(&hpa, &settings, &trace);
         let mut replicas = Vec::new();
-        Runner::new(&trace, &workload, 10).run_and_measure(1.0, None, |measured| {
+        Runner::new(&trace, &workload, 10).run(1.0, None, |measured| {
             replicas.push((measured.minute, measured.replicas));
         });
         let at_minute = |minute: usize| replicas.iter().find(|(at, _)| *at == minute).unwrap().1;
@@ -289,7 +287,7 @@ mod tests {
         let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
         let trace = Trace::new((0..60).map(|minute| (at(minute), 4.0)));
         let workload = Workload { min_replicas: 5, max_replicas: 3, ..Workload::default() };
-        let outcome = Runner::new(&trace, &workload, 10).run(1.0, None);
+        let outcome = Runner::new(&trace, &workload, 10).run(1.0, None, |_| {});
         assert!((outcome.pod_hours * 60.0 / outcome.minutes - 3.0).abs() < 0.01, "{outcome:?}");
     }
 }

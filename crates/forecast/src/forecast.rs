@@ -115,7 +115,7 @@ pub struct Forecast {
 impl Forecast {
     /// The load that is not exceeded with this probability, from 0 to 1. Never negative.
     pub fn load(&self, quantile: f64) -> f64 {
-        (self.level + interpolated(&self.changes, quantile)).max(0.0)
+        (self.level + quantile_of(&self.changes, quantile)).max(0.0)
     }
 
     /// The forecast at a quantile, as an input of a decision.
@@ -125,7 +125,7 @@ impl Forecast {
 }
 
 /// The quantile of sorted values, with linear interpolation. 0 without values.
-fn interpolated(sorted: &[f32], quantile: f64) -> f64 {
+fn quantile_of(sorted: &[f32], quantile: f64) -> f64 {
     let position = quantile.clamp(0.0, 1.0) * sorted.len().saturating_sub(1) as f64;
     let whole = position.floor();
     let index = as_index(whole).unwrap_or_default();

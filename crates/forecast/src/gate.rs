@@ -12,17 +12,16 @@ use crate::{
     autoscaler::{EPSILON, MeasuredMinute, Outcome, Runner, Workload, minutes},
     history::History,
     model::{Forecaster, ModelChoice, ModelLosses},
-    trace::Trace,
+    trace::{MINUTES_PER_DAY, Trace},
 };
 
-const MINUTES_PER_DAY: usize = 24 * 60;
 /// The maximum number of days that are measured.
 const MEASURED_DAYS: usize = 14;
 /// The minimum number of days that are measured. With fewer, the gate doesn't decide.
 const MIN_MEASURED_DAYS: usize = 3;
 /// The minimum number of days before the measured ones, from which forecasts learn.
 const MIN_LEARNED_DAYS: usize = 7;
-/// The share of minutes that must have samples.
+/// The share of minutes whose load must be known: from samples, or interpolated.
 const MIN_COVERAGE: f64 = 0.8;
 /// A load counts as seasonal if the errors of forecasts with a season are lower by this share.
 const MIN_SKILL: f64 = 0.01;
@@ -32,7 +31,7 @@ const MAX_OVERLOAD_RATIO: f64 = 0.8;
 /// Forecasts that avoid less overload must avoid at least half of the unserved load, without adding
 /// overload. After a short rise, the number of minutes with overload is small, and depends on the
 /// second at which the load rises.
-const MAX_EXCESS_RATIO: f64 = 0.5;
+const MAX_UNSERVED_RATIO: f64 = 0.5;
 /// The gate stays closed if there is overload for less than this share of the time.
 const MIN_OVERLOAD: f64 = 0.0005;
 /// An unknown capacity of a pod is assumed to be the load that reactive autoscaling exceeds for
@@ -91,52 +90,38 @@ impl GateDecision {
 
     /// The reason in words, for the condition `ForecastActive`.
     pub fn text(&self) -> String {
-        match self.reason {
-            ForecastReason::Forecasting => {
-                let (measure, share) = match &self.comparison {
-                    Some(comparison) if comparison.helps_only_unserved_load() => {
-                        ("unserved load", comparison.excess_ratio())
-                    }
-                    Some(comparison) => ("overload", comparison.overload_ratio()),
-                    None => ("overload", 1.0),
+        match (self.reason, &self.comparison) {
+            (ForecastReason::Forecasting, Some(comparison)) => {
+                let (measure, share) = if comparison.helps_only_unserved_load() {
+                    ("unserved load", comparison.unserved_ratio())
+                } else {
+                    ("overload", comparison.overload_ratio())
                 };
                 format!(
                     "with forecasts, the past {} would have had {:.0} % of the {measure} of a \
                      run without forecasts at the same pod-hours",
-                    self.measured_time(),
+                    comparison.measured_time(),
                     share * 100.0
                 )
             }
-            ForecastReason::NotEnoughHistory => {
-                "fewer than ten days of the load are known, or more than a fifth is missing".into()
-            }
-            ForecastReason::NoSeason => {
-                "neither the time of day nor the day of the week improved past forecasts".into()
-            }
-            ForecastReason::NoBenefit
-                if self.comparison.is_some_and(|it| it.has_little_overload()) =>
-            {
+            (ForecastReason::NoBenefit, Some(comparison)) if comparison.has_little_overload() => {
                 format!(
                     "at equal pod-hours, there would have been too little overload to judge \
                      forecasts in the past {}",
-                    self.measured_time()
+                    comparison.measured_time()
                 )
             }
-            ForecastReason::NoBenefit => format!(
+            (ForecastReason::NoBenefit, Some(comparison)) => format!(
                 "at equal pod-hours, overload would have been about the same in the past {}",
-                self.measured_time()
+                comparison.measured_time()
             ),
-            ForecastReason::SourceFailed => "the past can't be read".into(),
-        }
-    }
-
-    /// The number of days that were measured, in words. Gaps don't count.
-    fn measured_time(&self) -> String {
-        let minutes = self.comparison.map_or(0.0, |comparison| comparison.forecast.minutes);
-        match (minutes / MINUTES_PER_DAY as f64).round() {
-            14.0 => "two weeks".to_owned(),
-            1.0 => "day".to_owned(),
-            days => format!("{days} days"),
+            (ForecastReason::NoSeason, _) => {
+                "neither the time of day nor the day of the week improved past forecasts".into()
+            }
+            (ForecastReason::SourceFailed, _) => "the past can't be read".into(),
+            (ForecastReason::NotEnoughHistory, _) | (_, None) => {
+                "fewer than ten days of the load are known, or more than a fifth is missing".into()
+            }
         }
     }
 }
@@ -186,19 +171,28 @@ impl Comparison {
         (MIN_OVERLOAD * self.with_lowered_target.minutes).ceil()
     }
 
+    /// The number of days that were measured, in words. Gaps don't count.
+    fn measured_time(&self) -> String {
+        match (self.forecast.minutes / MINUTES_PER_DAY as f64).round() {
+            14.0 => "two weeks".to_owned(),
+            1.0 => "day".to_owned(),
+            days => format!("{days} days"),
+        }
+    }
+
     fn has_benefit(&self) -> bool {
         self.is_steady
             && !self.has_little_overload()
-            && self.forecast.excess <= self.with_lowered_target.excess
+            && self.forecast.unserved <= self.with_lowered_target.unserved
             && (!self.helps_only_unserved_load()
-                || self.overload_ratio() <= 1.0 && self.excess_ratio() <= MAX_EXCESS_RATIO)
+                || self.overload_ratio() <= 1.0 && self.unserved_ratio() <= MAX_UNSERVED_RATIO)
     }
 
     /// The unserved load with forecasts as a share of that without them, at equal pod-hours. 1 if
     /// there is none without them.
-    fn excess_ratio(&self) -> f64 {
-        if self.with_lowered_target.excess > 0.0 {
-            self.forecast.excess / self.with_lowered_target.excess
+    fn unserved_ratio(&self) -> f64 {
+        if self.with_lowered_target.unserved > 0.0 {
+            self.forecast.unserved / self.with_lowered_target.unserved
         } else {
             1.0
         }
@@ -224,7 +218,9 @@ pub fn decide(trace: &Trace, settings: &GateSettings) -> GateDecision {
         return GateDecision::NOT_ENOUGH_HISTORY;
     }
     let backtest = Backtest::new(trace, settings, first_measured(trace));
-    let Some(choice) = backtest.choose() else { return GateDecision::NOT_ENOUGH_HISTORY };
+    let Some(choice) = backtest.model_losses.choose(trace.len()) else {
+        return GateDecision::NOT_ENOUGH_HISTORY;
+    };
     let comparison = backtest.compare();
     let reason = if choice.skill < MIN_SKILL {
         ForecastReason::NoSeason
@@ -269,7 +265,7 @@ impl<'a> Backtest<'a> {
             Some(capacity) => capacity,
             None => assumed_capacity(&runner, settings.workload.tolerances.up),
         };
-        let reactive = runner.run(1.0, None);
+        let reactive = runner.run(1.0, None, |_| {});
         let history = trace.history();
         let model_losses = ModelLosses::new(&forecaster(trace, &history, settings), first);
         Self { runner, trace, settings, history, model_losses, first, reactive }
@@ -280,11 +276,6 @@ impl<'a> Backtest<'a> {
         self.runner.capacity
     }
 
-    /// The model for the time after the trace.
-    pub fn choose(&self) -> Option<ModelChoice> {
-        self.model_losses.choose(self.trace.len())
-    }
-
     /// Measures the outcomes with and without forecasts.
     pub fn compare(&self) -> Comparison {
         let forecasts = self.forecasts();
@@ -293,7 +284,7 @@ impl<'a> Backtest<'a> {
             let mid = usize::midpoint(self.first, self.trace.len());
             let mut halves = [0_u32; 2];
             let capacity = self.runner.capacity;
-            let outcome = self.runner.run_and_measure(factor, forecasts, |measured| {
+            let outcome = self.runner.run(factor, forecasts, |measured| {
                 let is_overload = measured.load > f64::from(measured.ready) * capacity + EPSILON;
                 let half = usize::from(measured.minute >= mid);
                 if let (true, Some(count)) = (is_overload, halves.get_mut(half)) {
@@ -302,9 +293,9 @@ impl<'a> Backtest<'a> {
             });
             (outcome, halves)
         };
-        let (forecast, with) = run_in_halves(1.0, Some(&forecasts));
+        let (forecast, overload) = run_in_halves(1.0, Some(&forecasts));
         let (_, lowered_target) = self.at_cost(forecast.pod_hours);
-        let (with_lowered_target, without) = run_in_halves(lowered_target, None);
+        let (with_lowered_target, lowered_overload) = run_in_halves(lowered_target, None);
         Comparison {
             capacity: self.runner.capacity,
             reactive: self.reactive,
@@ -312,7 +303,7 @@ impl<'a> Backtest<'a> {
             lowered_target,
             forecast,
             perfect: self.run(1.0, Some(&self.perfect())),
-            is_steady: with.iter().zip(without).all(|(with, without)| *with <= without),
+            is_steady: overload.iter().zip(lowered_overload).all(|(one, lowered)| *one <= lowered),
         }
     }
 
@@ -337,13 +328,13 @@ impl<'a> Backtest<'a> {
     /// Runs the autoscaler with its target multiplied by `factor`. Each forecast load adds a
     /// proposal to the decision of its minute, unless it is NaN or there is no reading.
     pub fn run(&self, factor: f64, forecasts: Option<&[f32]>) -> Outcome {
-        self.runner.run(factor, forecasts)
+        self.runner.run(factor, forecasts, |_| {})
     }
 
     /// The load, the replicas and the ready pods at each measured minute of [`Self::run`].
     pub fn measured_minutes(&self, factor: f64, forecasts: Option<&[f32]>) -> Vec<MeasuredMinute> {
         let mut minutes = Vec::new();
-        self.runner.run_and_measure(factor, forecasts, |measured| {
+        self.runner.run(factor, forecasts, |measured| {
             let load = measured.load * self.settings.workload.target;
             minutes.push(MeasuredMinute { load, ..measured });
         });
@@ -384,7 +375,7 @@ fn forecaster<'a>(
 /// target plus tolerance.
 fn assumed_capacity(runner: &Runner<'_>, tolerance: f64) -> f64 {
     let mut loads = Vec::new();
-    runner.run_and_measure(1.0, None, |measured| {
+    runner.run(1.0, None, |measured| {
         loads.push(measured.load / f64::from(measured.ready.max(1)));
     });
     loads.sort_by(f64::total_cmp);

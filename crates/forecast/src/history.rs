@@ -47,14 +47,15 @@ impl History {
         let end = self.first.saturating_add(as_i64(self.means.len()));
         let ahead = usize::try_from(bucket.saturating_sub(end)).ok();
         match ahead {
-            Some(missing) if missing < self.capacity && !self.means.is_empty() => {
+            _ if self.means.is_empty() => self.start(bucket),
+            Some(missing) if missing < self.capacity => {
                 self.drop_oldest(missing + 1);
                 self.means.extend(std::iter::repeat_n(Mean::MISSING, missing + 1));
                 (self.last_sum, self.last_count) = (0.0, 0);
             }
             Some(_) => self.start(bucket),
-            None if self.means.is_empty() => self.start(bucket),
             None if bucket + 1 < end => return,
+            // The sample belongs to the last bucket.
             None => {}
         }
         self.last_sum += load;
@@ -179,7 +180,7 @@ impl Mean {
     }
 }
 
-fn as_i64(len: usize) -> i64 {
+pub(crate) fn as_i64(len: usize) -> i64 {
     i64::try_from(len).unwrap_or(i64::MAX)
 }
 

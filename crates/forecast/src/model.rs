@@ -6,10 +6,9 @@ use serde::Serialize;
 use crate::{
     forecast::{Forecast, ForecastInput, LevelKind, Model},
     history::{History, as_f32, as_index},
-    trace::Trace,
+    trace::{MINUTES_PER_DAY, Trace},
 };
 
-const MINUTES_PER_DAY: usize = 24 * 60;
 /// The days on which models are compared.
 const COMPARED_DAYS: usize = 7;
 /// The minimum number of comparisons: half a day without gaps. Each minute is compared, so a step
@@ -77,8 +76,8 @@ impl Forecaster<'_> {
             let reading_minute = minute.checked_sub(self.delay);
             let forecast =
                 reading_minute.and_then(|reading_minute| self.forecast(reading_minute, model));
-            if let Some((forecast, slot)) = forecast.zip(forecasts.get_mut(minute)) {
-                *slot = as_f32(forecast.load(self.quantile));
+            if let Some((forecast, load)) = forecast.zip(forecasts.get_mut(minute)) {
+                *load = as_f32(forecast.load(self.quantile));
             }
         }
         forecasts

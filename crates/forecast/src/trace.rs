@@ -2,15 +2,17 @@
 
 use jiff::Timestamp;
 
-use crate::history::{History, MAX_DAYS, as_f32};
+use crate::history::{History, MAX_DAYS, as_f32, as_i64};
 
+pub(crate) const MINUTES_PER_DAY: usize = 24 * 60;
 const MINUTE_SECONDS: i64 = 60;
 /// The longest time between two samples that is interpolated. Longer times are gaps.
 const MAX_GAP_MINUTES: usize = 120;
-const MAX_MINUTES: usize = MAX_DAYS * 24 * 60;
+const MAX_MINUTES: usize = MAX_DAYS * MINUTES_PER_DAY;
 
-/// A recorded load, for checks on the past. It has one value for each minute.
-#[derive(Clone, Debug, PartialEq)]
+/// A recorded load with one value for each minute. [`Backtest`](crate::Backtest) runs autoscalers
+/// on it.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     /// The number of the first minute, counted from 1970.
     start: i64,
@@ -24,19 +26,19 @@ impl Trace {
     /// kept: older minutes are dropped. Samples before the last minute, and those that are negative
     /// or not finite, are ignored.
     pub fn new(samples: impl IntoIterator<Item = (Timestamp, f64)>) -> Self {
-        let mut trace = Self { start: 0, loads: Vec::new() };
+        let mut trace = Self::default();
         let (mut sum, mut count) = (0.0, 0_u32);
         for (at, load) in samples {
             let minute = at.as_second().div_euclid(MINUTE_SECONDS);
             if !load.is_finite() || load < 0.0 {
                 continue;
             }
-            let end = trace.start + i64::try_from(trace.loads.len()).unwrap_or(i64::MAX);
-            if trace.loads.is_empty() || minute - end >= i64::from(u32::MAX) {
+            let end = trace.start + as_i64(trace.loads.len());
+            if trace.loads.is_empty() || minute - end >= as_i64(MAX_MINUTES) {
                 trace = Self { start: minute, loads: vec![f32::NAN] };
                 (sum, count) = (0.0, 0);
             } else if minute >= end {
-                trace.append_minutes(usize::try_from(minute - end).unwrap_or(usize::MAX));
+                trace.append_minutes(usize::try_from(minute - end).unwrap_or_default());
                 (sum, count) = (0.0, 0);
             } else if minute + 1 < end {
                 continue;
@@ -48,21 +50,16 @@ impl Trace {
         trace
     }
 
-    /// Appends a gap of `missing` minutes, and one minute whose load is to be set.
+    /// Appends a gap of `missing` minutes, and one minute whose load is to be set. Drops the oldest
+    /// minutes if there are too many.
     fn append_minutes(&mut self, missing: usize) {
-        if missing >= MAX_MINUTES {
-            self.start += i64::try_from(self.loads.len() + missing).unwrap_or(i64::MAX);
-            self.loads.clear();
-        } else {
-            self.loads.extend(std::iter::repeat_n(f32::NAN, missing));
-        }
-        self.loads.push(f32::NAN);
+        self.loads.extend(std::iter::repeat_n(f32::NAN, missing + 1));
         let excess = self.loads.len().saturating_sub(MAX_MINUTES + MAX_GAP_MINUTES);
         if excess > 0 {
-            // Drops a whole day, because dropping from the front of a vector is expensive.
-            let dropped = (excess + 24 * 60).min(self.loads.len().saturating_sub(1));
+            // Drops a day more, because each removal from the front of a vector is expensive.
+            let dropped = (excess + MINUTES_PER_DAY).min(self.loads.len().saturating_sub(1));
             self.loads.drain(..dropped);
-            self.start += i64::try_from(dropped).unwrap_or(i64::MAX);
+            self.start += as_i64(dropped);
         }
     }
 
@@ -91,7 +88,7 @@ impl Trace {
 
     /// The time of a minute's end, when its load is known.
     pub fn time(&self, minute: usize) -> Timestamp {
-        let minute = self.start + i64::try_from(minute).unwrap_or(i64::MAX) + 1;
+        let minute = self.start + as_i64(minute) + 1;
         Timestamp::from_second(minute.saturating_mul(MINUTE_SECONDS)).unwrap_or(Timestamp::MAX)
     }
 
@@ -113,7 +110,7 @@ impl Trace {
         let end = minutes.end.min(self.loads.len());
         let first = minutes.start.min(end);
         let loads = self.loads.get(first..end).map(<[f32]>::to_vec).unwrap_or_default();
-        Self { start: self.start + i64::try_from(first).unwrap_or_default(), loads }
+        Self { start: self.start + as_i64(first), loads }
     }
 
     /// The loads. NaN in gaps.

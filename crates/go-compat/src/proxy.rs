@@ -1,10 +1,10 @@
 //! Chooses the proxy to a server, such as the API server or Prometheus.
 //!
-//! The rules are those of Go and client-go. `proxy-url` of the kubeconfig's cluster comes first,
-//! and applies to every server. If it isn't set, the scheme of the server selects `HTTPS_PROXY` or
-//! `HTTP_PROXY`, which don't apply to servers on this machine and in `NO_PROXY`. The rules of the
-//! crate kube differ: it compares `NO_PROXY` with the host of the proxy instead of the server, and
-//! reads no variables in a pod.
+//! The rules are those of Go and client-go. If the client is configured by a kubeconfig whose
+//! cluster has a `proxy-url`, it uses that proxy, even for a server on this machine or in
+//! `NO_PROXY`. Otherwise, the scheme of the server selects `HTTPS_PROXY` or `HTTP_PROXY`, which
+//! don't apply to those servers. The rules of the crate kube differ: it compares `NO_PROXY` with
+//! the host of the proxy instead of the server, and reads no variables in a pod.
 //!
 //! Errors don't contain the URL, because it may have a password.
 

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 
 use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit};
+use hpa_metrics::IsolationSettings;
 use kube::Client;
 
 use crate::{
@@ -10,15 +11,15 @@ use crate::{
     version,
 };
 
-/// Three times `IsolationSettings::concurrency` (32), which limits each of the three metrics APIs.
-/// So an API that hangs doesn't take connections from the others.
-const METRICS_CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(95);
+/// The sum of the limits of the three metrics APIs. So an API that hangs doesn't take connections
+/// from the others.
+const METRICS_CONCURRENCY: NonZeroUsize =
+    NonZeroUsize::MIN.saturating_add(3 * IsolationSettings::CONCURRENCY - 1);
 
 /// Creates a client without rate limits, for requests that must neither wait for reconciles nor
 /// delay them.
 pub(crate) async fn separate_client(cluster: &ClusterArguments) -> anyhow::Result<Client> {
-    let limits = ClientLimits::default();
-    let config = ClientConfig { api: limits, metrics: limits, ..client_config(cluster) };
+    let config = ClientConfig { api: ClientLimits::default(), ..client_config(cluster) };
     Ok(Clients::new(&config).await?.api)
 }
 
@@ -41,12 +42,12 @@ pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
     ClientConfig { source, api: limits, metrics, user_agent, ..ClientConfig::default() }
 }
 
-/// The default burst: the number of requests per second, rounded up, at least one.
+/// The default burst: the number of requests per second, rounded up, which is at least one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "`as` saturates, and a rate is positive"
 )]
 fn default_burst(qps: f64) -> u32 {
-    (qps.ceil() as u32).max(1)
+    qps.ceil() as u32
 }

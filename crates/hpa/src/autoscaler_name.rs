@@ -8,7 +8,9 @@ use kube::Client;
 use serde_json::Value;
 
 use crate::{
-    kubectl::{NoResponse, escape, get_if_served, get_object, list, missing_namespace},
+    kubectl::{
+        NoResponse, escape, get_if_served, get_object, is_not_found, list, missing_namespace,
+    },
     manifests::string_at,
     terminal::shorten_names,
 };
@@ -19,10 +21,10 @@ const MAX_NAMES: usize = 5;
 /// The maximum number of autoscalers in files that an error names.
 const MAX_DESCRIPTIONS: usize = 20;
 
-/// The names of the resource, as kubectl accepts them. A group or a version may follow.
-const RESOURCE_NAMES: [&str; 2] = ["horizontalpodautoscaler", hpa_calc::crd::PLURAL];
+/// The names of the resource, as kubectl accepts them in any case. A group or a version may follow.
+pub(crate) const RESOURCE_NAMES: [&str; 2] = [hpa_calc::crd::KIND, hpa_calc::crd::PLURAL];
 /// The short name of the resource, which a namespace may have as well.
-const SHORT_RESOURCE_NAME: &str = "hpa";
+pub(crate) const SHORT_RESOURCE_NAME: &str = "hpa";
 
 /// The name of an autoscaler in a cluster.
 #[derive(Debug)]
@@ -93,24 +95,36 @@ impl AutoscalerName {
         format!("{}/{}", list_path(api, Some(&self.key.namespace)), escape(&self.key.name))
     }
 
-    /// Describes the other autoscalers of the namespace. `None` if they can't be listed, or if this
-    /// autoscaler is one of them.
+    /// Describes the other autoscalers of the namespace, in both APIs. `None` if those of this API
+    /// can't be listed, or if this autoscaler is one of them.
     async fn describe_others(&self, client: &Client) -> Option<String> {
         let HpaKey { api, namespace, name: own_name } = &self.key;
+        let key_of = |api, item: &Value| {
+            HpaKey::for_api(api, namespace.clone(), string_at(item, "/metadata/name"))
+        };
         let items = list(client, &list_path(*api, Some(namespace))).await.ok()?;
-        let names: Vec<_> = items.iter().map(|item| string_at(item, "/metadata/name")).collect();
-        if names.contains(&&**own_name) {
+        let mut keys: Vec<_> = items.iter().map(|item| key_of(*api, item)).collect();
+        if keys.contains(&self.key) {
             return None;
         }
-        let similar = names.iter().filter(|name| is_similar(name, own_name));
-        let similar: Vec<String> = similar.map(|name| (*name).to_owned()).collect();
+        let other_api = other_api(*api);
+        let others = list(client, &list_path(other_api, Some(namespace))).await;
+        let is_other_api_known = others.as_ref().err().is_none_or(is_not_found);
+        keys.extend(others.iter().flatten().map(|item| key_of(other_api, item)));
+        let displayed =
+            |key: &HpaKey| if key.api == *api { key.name.to_string() } else { key.to_string() };
+        let names: Vec<_> = keys.iter().map(displayed).collect();
+        let similar = keys.iter().filter(|key| is_similar(&key.name, own_name));
+        let similar: Vec<_> = similar.map(displayed).collect();
         Some(match (names.as_slice(), similar.as_slice()) {
             ([], _) => {
                 if let Some(missing) = missing_namespace(client, namespace).await {
                     format!(": {missing}{}", self.resource_hint())
                 } else {
                     let namesakes = self.describe_namesakes(client).await;
-                    format!(": the namespace {namespace} has none{namesakes}")
+                    let of_api =
+                        if is_other_api_known { String::new() } else { format!(" of {api}") };
+                    format!(": the namespace {namespace} has none{of_api}{namesakes}")
                 }
             }
             (_, [_, ..]) => format!(". Similar: {}", shorten_names(&similar)),
@@ -240,10 +254,10 @@ fn without_resource(argument: &str, names_resource: bool) -> &str {
     if is_resource { name } else { argument }
 }
 
-/// Finds an autoscaler among objects from files. `argument` names it as [`NameParts`] describes.
-/// Without an argument, the files must have exactly one autoscaler in the namespace of the flag
-/// `--namespace`. If the namespaces `hpa` and `rhpa` have no autoscaler of the name, `hpa/NAME` and
-/// `rhpa/NAME` find one of any namespace.
+/// Finds an autoscaler among objects from files. `argument` names it as [`NameParts`] describes. If
+/// the namespaces `hpa` and `rhpa` have no autoscaler of the name, `hpa/NAME` and `rhpa/NAME` find
+/// one of any namespace. Without an argument, the files must have exactly one autoscaler in the
+/// namespace of the flag `--namespace`.
 pub(crate) fn find_in_files<'a>(
     objects: impl Iterator<Item = &'a Value>,
     argument: Option<&str>,
@@ -311,6 +325,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kubectl::answering_client;
 
     #[test]
     fn error_about_many_autoscalers_in_files_names_the_first() {
@@ -321,6 +336,24 @@ mod tests {
         let objects: Vec<Value> = (0..30).map(object).collect();
         let error = find_in_files(objects.iter(), None, None).expect_err("several").to_string();
         assert!(error.contains("HorizontalPodAutoscaler web-19 and 10 more"), "{error}");
+    }
+
+    #[rstest]
+    #[case::not_served(404, ": the namespace shop has none")]
+    #[case::forbidden(403, ": the namespace shop has none of autoscaling/v2")]
+    #[tokio::test]
+    async fn namespace_has_none_of_the_apis_that_were_read(
+        #[case] code_of_other_api: u16,
+        #[case] expected: &str,
+    ) {
+        let client = answering_client(move |path| match path {
+            "/api/v1/namespaces/shop" => (200, json!({})),
+            _ if path.starts_with("/apis/autoscaling/") => (200, json!({ "items": [] })),
+            _ => (code_of_other_api, json!({})),
+        });
+        let name = AutoscalerName::new(AutoscalerApi::Core, "shop/web", None, "default");
+        let others = name.expect("a name").describe_others(&client).await;
+        assert_eq!(others.as_deref(), Some(expected));
     }
 
     #[rstest]

@@ -20,6 +20,7 @@ pub(crate) trait SelectPods: Send + Sync {
 /// The pod cache of a controller.
 impl SelectPods for PodLookup {
     fn select(&self, namespace: &str, selector: &Selector) -> Option<Vec<Arc<Pod>>> {
+        // The inherent method.
         self.select(namespace, selector)
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct InProcessSources {
     /// The settings that the collectors have if they are on.
     pub(crate) settings: CollectionSettings,
     /// The flags that each collector lacks if it is off, by the name of the collector.
-    missing_flags: BTreeMap<&'static str, &'static str>,
+    missing_flags: BTreeMap<&'static str, String>,
 }
 
 impl InProcessSources {
@@ -70,13 +70,13 @@ impl InProcessSources {
     }
 
     /// The flags that a collector lacks if it is off.
-    pub(crate) fn missing_flags(&self, collector: &str) -> &'static str {
-        self.missing_flags.get(collector).copied().unwrap_or("--collectors")
+    pub(crate) fn missing_flags(&self, collector: &str) -> &str {
+        self.missing_flags.get(collector).map_or("--collectors", String::as_str)
     }
 }
 
-/// Whether the controller reported that nothing reads a metric, and has no collectors. Otherwise,
-/// its message would name them.
+/// Whether the controller reported that nothing reads a metric, and has no collectors. The message
+/// of a controller with collectors names them.
 pub(crate) fn lacks_collectors(hpa: &HorizontalPodAutoscaler, index: usize) -> bool {
     let cause = reported_absence(hpa, index);
     cause.is_some_and(|cause| !cause.contains(NO_COLLECTOR_READS))
@@ -161,6 +161,7 @@ pub(crate) fn start(
 ) -> anyhow::Result<Collectors> {
     // The settings have one file for each origin.
     values_by_name("collector-credential", &arguments.collector_credentials)?;
+    arguments.check_permissions()?;
     let settings = arguments.collection_settings(compat, default.is_some());
     let objects = Arc::new(KubeObjects::new(client.clone()).with_namespace(namespace.clone()));
     let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
@@ -237,7 +238,7 @@ pub(crate) fn problem_reporter(collection: Arc<CollectedMetrics>) -> LeaderTask 
 fn problem_event(problem: CollectorProblem) -> RecordedEvent {
     let object = ObjectReference {
         api_version: format!("{}/v2", problem.group),
-        kind: "HorizontalPodAutoscaler".to_owned(),
+        kind: hpa_calc::crd::KIND.to_owned(),
         namespace: problem.namespace,
         name: problem.name,
         uid: problem.uid,

@@ -55,7 +55,7 @@ impl FindingKind {
     }
 }
 
-/// A finding as both formats write it.
+/// A finding, as JSON and SARIF write it.
 pub(crate) struct Entry<'a> {
     pub(crate) kind: FindingKind,
     pub(crate) severity: Severity,
@@ -132,8 +132,9 @@ pub(crate) fn sarif<'a>(
 
 /// The text with its first letter in upper case.
 pub(crate) fn capitalized(text: &str) -> String {
-    let (first, rest) = text.split_at_checked(1).unwrap_or((text, ""));
-    first.to_uppercase() + rest
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars.as_str().chars()).collect()
 }
 
 /// A file as a URI reference, without `./`, as viewers name the files of a repository.
@@ -184,4 +185,15 @@ fn sarif_result(entry: &Entry<'_>) -> Value {
         "message": sarif_message(&joined(&[subject, field, message], ": ")),
         "locations": [location],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_letter_is_capitalized() {
+        let texts = ["", "the lease", "élan et repos"].map(capitalized);
+        assert_eq!(texts, ["", "The lease", "Élan et repos"]);
+    }
 }

@@ -22,7 +22,7 @@ use crate::{
     rules_source::refuse_invalid_rules,
 };
 
-/// The longest time for which the start waits for the first discovery of metrics.
+/// The maximum time for which the start waits for the series of rules and the lists of collectors.
 const FIRST_DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The metric sources in this process: the rules of `--metrics-config`, and the collectors.
@@ -34,8 +34,9 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Reads the rules file, starts its discovery and the watches of collectors, and waits for the
-    /// first discovery. `None` if neither rules nor collectors are configured.
+    /// Reads the rules file and starts its discovery and the watches of collectors. Waits for their
+    /// first results, for at most [`FIRST_DISCOVERY_TIMEOUT`]. `None` if neither rules nor
+    /// collectors are configured.
     pub(crate) async fn new(
         arguments: &RunArguments,
         clients: &Clients,

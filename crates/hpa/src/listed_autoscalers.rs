@@ -13,7 +13,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
-    debug::{ActingController, FailedStatusWrites, settings_of_controller},
+    debug::{ActingController, AutoscalerActivity, FailedStatusWrites, settings_of_controller},
     k8s::StatusController,
     scale_target::{TargetPods, TargetReader},
 };
@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::{
     args::AutoscalerApiArgument,
     autoscaler_name::{decode_named, describe_unserved, is_not_served, list_path},
-    debug_client::{AutoscalerActivity, UnstoredStatus},
+    debug_client::UnstoredStatus,
     kubectl::{self, NoResponse},
     manifests::string_at,
     terminal,
@@ -267,8 +267,8 @@ fn decode_all(api: AutoscalerApi, objects: &[Value]) -> (Vec<ListedAutoscaler>, 
     (autoscalers, kubectl::summarize_undecodable(&errors))
 }
 
-/// Reads the number of a target's pods, and the reason why pods can't be created. The status of an
-/// autoscaler has neither. Reads them only for the first [`MAX_SCALES`] autoscalers whose short
+/// Reads the number of each target's pods, and the reason why pods can't be created. The status of
+/// an autoscaler has neither. Reads them only for the first [`MAX_SCALES`] autoscalers whose short
 /// reports need them. After a failed read, they stay unknown.
 pub(crate) async fn read_scales(
     client: &Client,
@@ -278,9 +278,9 @@ pub(crate) async fn read_scales(
     policy: &SettingPolicy,
 ) {
     let targets = &TargetReader::new(client, timeout);
-    let without_scale =
+    let needing_scale =
         autoscalers.iter_mut().filter(|one| one.short_report(settings, policy).needs_scale());
-    let reads = without_scale.take(MAX_SCALES).map(|one| async move {
+    let reads = needing_scale.take(MAX_SCALES).map(|one| async move {
         one.target_pods = targets.target_pods(&one.hpa).await;
     });
     let reads = stream::iter(reads).buffer_unordered(TargetReader::MAX_CONCURRENT_READS);
@@ -295,7 +295,7 @@ impl ListedAutoscaler {
         let hpa = decode_named(object, &format!("the autoscaler {name}"))?;
         let controller = StatusController::of_object(object, kubectl::now());
         Ok(Self {
-            acting: ActingController::of_status(controller.is_reference()),
+            acting: ActingController::of_status(&controller, false),
             created: string_at(object, "/metadata/creationTimestamp").parse().ok(),
             controller,
             unstored: None,
@@ -324,6 +324,7 @@ impl ListedAutoscaler {
             scale: target_pods.map(|pods| &pods.scale),
             replica_failure: target_pods.and_then(|pods| pods.replica_failure.as_deref()),
             unschedulable_pods: self.activity.unschedulable_pods,
+            unready_pods: self.activity.unready_pods,
             last_decision: self.activity.last_decision.as_deref(),
             overwritten_scalings: self.activity.overwritten_scalings,
             other_autoscalers: &self.other_autoscalers,
@@ -347,7 +348,7 @@ impl ListedAutoscaler {
 
 #[cfg(test)]
 mod tests {
-    use hpa_calc::Scale;
+    use hpa_calc::{Scale, report::OverwrittenScalings};
     use rstest::rstest;
     use serde_json::json;
 
@@ -437,29 +438,8 @@ mod tests {
         assert_eq!(scope.describe_limits(), [""; 0], "the flag selects it");
     }
 
-    #[tokio::test]
-    async fn deep_managed_fields_of_a_tenant_do_not_hide_the_autoscalers_of_others() {
-        let deep = (0..200).fold(json!({}), |inner, _| json!({ "f:a": inner }));
-        let managed = |namespace, fields: Value| {
-            let mut object = autoscaler(namespace, "web");
-            object["metadata"]["managedFields"] = json!([{
-                "manager": "hpa-controller", "subresource": "status",
-                "time": "2026-01-01T00:00:00Z", "fieldsV1": fields,
-            }]);
-            object
-        };
-        let items = [managed("evil", deep), managed("shop", json!({}))];
-        let list = json!({ "metadata": {}, "items": items });
-        let client = answering_client(move |_| (200, list.clone()));
-        let listed = list_autoscalers(&client, AutoscalerApi::Core, None).await.expect("a list");
-        let names: Vec<_> = listed.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["evil/web", "shop/web"]);
-        assert!(listed.iter().all(|one| one.controller.name.as_deref() == Some("hpa-controller")));
-        assert!(listed.iter().all(|one| one.controller.at.is_some()));
-    }
-
     #[test]
-    fn status_that_is_not_stored_is_not_judged() {
+    fn failed_status_write_is_the_cause_instead_of_the_stored_status() {
         let failing = |name| {
             let condition = json!({
                 "type": "AbleToScale", "status": "False", "reason": "FailedGetScale",
@@ -534,12 +514,13 @@ mod tests {
         let activity = AutoscalerActivity {
             last_decision: Some(decision.clone()),
             unschedulable_pods: None,
-            overwritten_scalings: 3,
+            unready_pods: None,
+            overwritten_scalings: Some(OverwrittenScalings { count: 3, seen_at: None }),
         };
         set_activities(&mut all, [("shop/web".to_owned(), activity)].into());
         let overwritten = "another client has changed the replicas after at least 3 scalings";
         assert_eq!(sentence(&all[0]), format!("{decision}; {overwritten}"));
-        all[0].activity.overwritten_scalings = 0;
+        all[0].activity.overwritten_scalings = None;
         let scale = Scale { spec_replicas: 4, status_replicas: 3, selector: "app=web".into() };
         let replica_failure = Some("exceeded quota".to_owned());
         all[0].target_pods = Some(TargetPods { scale, replica_failure });
@@ -549,15 +530,15 @@ mod tests {
 
     #[test]
     fn undecodable_autoscaler_does_not_hide_the_others() {
-        let end = "9999-12-31T23:59:59Z";
+        let out_of_range = "9999-12-31T23:59:59Z";
         let scaled_at = |name, last_scale_time: Value| {
             let mut object = autoscaler("shop", name);
             object["metadata"]["managedFields"] =
-                json!([{ "manager": "kubectl", "subresource": "status", "time": end }]);
+                json!([{ "manager": "kubectl", "subresource": "status", "time": out_of_range }]);
             object["status"] = json!({ "lastScaleTime": last_scale_time });
             object
         };
-        let objects = [scaled_at("evil", end.into()), scaled_at("web", Value::Null)];
+        let objects = [scaled_at("evil", out_of_range.into()), scaled_at("web", Value::Null)];
         let (decoded, warning) = decode_all(AutoscalerApi::Core, &objects);
         let names: Vec<_> = decoded.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["shop/web"]);

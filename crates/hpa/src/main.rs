@@ -13,8 +13,8 @@
 //! - `serve`, `debug_api`, `debug_client`: `/metrics` and probes; the debug API and its client
 //! - `in_process`, `collectors`, `scaling_schedules`, `cached_pods`: sources of metrics, mainly for
 //!   `run` and `adapter`
-//! - `metric_reader`, `rules_source`, `kubectl`, `manifests`: metrics, clients and objects, mainly
-//!   for other subcommands
+//! - `metric_reader`, `rules_source`, `values_path`, `kubectl`, `manifests`: metrics, clients and
+//!   objects, mainly for other subcommands
 //! - `autoscaler_name`, `listed_autoscalers`: the autoscaler that a command names, or all of them
 //! - `liveness`: the controllers that stored statuses, and whether any acts on the autoscalers
 //! - `overwritten_events`: the controller's events about overwritten scalings
@@ -67,6 +67,7 @@ mod status;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod values_path;
 mod version;
 
 use std::process::ExitCode;

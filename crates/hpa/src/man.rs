@@ -1,4 +1,4 @@
-//! `hpa man`.
+//! `hpa man`: prints man pages.
 
 use anyhow::Context;
 use clap::{Command, CommandFactory};

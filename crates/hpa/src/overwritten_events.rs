@@ -3,17 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::event::EventReason;
+use hpa_calc::{event::EventReason, report::OverwrittenScalings};
 use hpa_controller::{
-    AutoscalerApi, HpaKey,
-    cache::{MIN_OVERWRITTEN_SCALINGS, is_current_overwritten_report},
+    AutoscalerApi, HpaKey, cache::overwritten_by_event, debug::AutoscalerActivity,
 };
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 
 use crate::{
-    debug_client::{AutoscalerActivity, Instance},
+    debug_client::Instance,
     kubectl::{self, escape},
     manifests::string_at,
     terminal::warn,
@@ -66,24 +65,27 @@ pub(crate) async fn activities_by_events(
             events.len()
         ));
     }
-    let keys = events.iter().filter_map(|event| reported_autoscaler(event, now));
-    // An event has no number. The controller reports a series from this number of scalings on.
-    let activity = AutoscalerActivity {
-        overwritten_scalings: MIN_OVERWRITTEN_SCALINGS,
-        ..AutoscalerActivity::default()
-    };
-    keys.map(|key| (key.to_string(), activity.clone())).collect()
+    let mut reported: Vec<_> =
+        events.iter().filter_map(|event| reported_autoscaler(event, now)).collect();
+    // Of several events about an autoscaler, the newest one counts.
+    reported.sort_by_key(|(_, scalings)| scalings.seen_at);
+    let activities = reported.into_iter().map(|(key, scalings)| {
+        let overwritten_scalings = Some(scalings);
+        let activity = AutoscalerActivity { overwritten_scalings, ..AutoscalerActivity::default() };
+        (key.to_string(), activity)
+    });
+    activities.collect()
 }
 
-/// The autoscaler of an event. `None` if the event [isn't current](is_current_overwritten_report),
-/// or isn't about an autoscaler of a known API.
-fn reported_autoscaler(event: &Value, now: Timestamp) -> Option<HpaKey> {
+/// The autoscaler of an event, and its overwritten scalings. `None` if the event
+/// [isn't current](overwritten_by_event), or isn't about an autoscaler of a known API.
+fn reported_autoscaler(event: &Value, now: Timestamp) -> Option<(HpaKey, OverwrittenScalings)> {
     let last: Timestamp = string_at(event, "/lastTimestamp").parse().ok()?;
     let version = string_at(event, "/involvedObject/apiVersion");
     let api = AutoscalerApi::from_api_version(version)?;
     let namespace = string_at(event, "/metadata/namespace");
     let name = string_at(event, "/involvedObject/name");
-    is_current_overwritten_report(last, now).then(|| HpaKey::for_api(api, namespace, name))
+    Some((HpaKey::for_api(api, namespace, name), overwritten_by_event(last, now)?))
 }
 
 #[cfg(test)]
@@ -101,7 +103,11 @@ mod tests {
                 "involvedObject": { "apiVersion": version, "name": "web", "namespace": "shop" },
                 "lastTimestamp": time,
             });
-            reported_autoscaler(&event, now).map(|key| key.to_string())
+            let reported = reported_autoscaler(&event, now);
+            reported.map(|(key, scalings)| {
+                assert_eq!(scalings.seen_at, time.parse().ok());
+                key.to_string()
+            })
         };
         let (core, custom) = ("autoscaling/v2", "autoscaling.hpa-rs.dev/v2");
         assert_eq!(reported(core, "2026-01-31T11:40:00Z").as_deref(), Some("shop/web"));

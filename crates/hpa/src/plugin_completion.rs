@@ -97,10 +97,11 @@ fn complete(root: &Command, words: &[String]) -> Completion {
 fn find_flag_with_value<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let word = word.split('=').next().unwrap_or_default();
     let is_named = |flag: &&Arg| {
-        let long = flag.get_long().is_some_and(|name| word.strip_prefix("--") == Some(name));
-        let mut short = [0; 4];
-        let short = flag.get_short().map(|name| &*name.encode_utf8(&mut short));
-        long || short.is_some_and(|name| word.strip_prefix('-') == Some(name))
+        if let Some(name) = word.strip_prefix("--") {
+            return flag.get_long() == Some(name);
+        }
+        let names = word.strip_prefix('-').zip(flag.get_short());
+        names.is_some_and(|(name, short)| name.chars().eq([short]))
     };
     let takes_value = |flag: &&Arg| flag.get_action().takes_values();
     command.get_arguments().filter(takes_value).find(is_named)

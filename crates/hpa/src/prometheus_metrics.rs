@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_prometheus::client::{QueryFailure, RequestObserver};
 use hpa_prometheus::source::PrometheusSource;
+use parking_lot::Mutex;
 use prometheus::{
     GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts,
     core::{Collector, Desc},
@@ -66,21 +67,23 @@ impl Collector for RequestMetrics {
 /// Exported metrics. Some are computed on each scrape.
 pub(crate) struct ComputedMetrics {
     metrics: Vec<Box<dyn Collector>>,
-    set: Box<dyn Fn() + Send + Sync>,
+    /// Computes the metrics. Locked while a scrape collects them: another one would reset them in
+    /// between.
+    update: Mutex<Box<dyn Fn() + Send>>,
 }
 
 impl ComputedMetrics {
     /// Gauges that are reset before `set` sets all of their series.
     pub(crate) fn from_gauges<const N: usize>(
         gauges: [GaugeVec; N],
-        set: impl Fn([&GaugeVec; N]) + Send + Sync + 'static,
+        set: impl Fn([&GaugeVec; N]) + Send + 'static,
     ) -> Self {
         let metrics = gauges.iter().map(|gauge| Box::new(gauge.clone()) as _).collect();
-        let set = move || {
+        let update = move || {
             gauges.iter().for_each(GaugeVec::reset);
             set(gauges.each_ref());
         };
-        Self { metrics, set: Box::new(set) }
+        Self { metrics, update: Mutex::new(Box::new(update)) }
     }
 
     /// Adds metrics that are updated on events instead of on each scrape.
@@ -99,7 +102,8 @@ impl Collector for ComputedMetrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        (self.set)();
+        let update = self.update.lock();
+        update();
         self.metrics.iter().flat_map(|metric| metric.collect()).collect()
     }
 }
@@ -157,7 +161,7 @@ pub(crate) fn query_metrics(
     )?;
     let metrics: Vec<Box<dyn Collector>> =
         vec![Box::new(queries.clone()), Box::new(reused.clone())];
-    let set = move || {
+    let update = move || {
         for counts in source.query_counts() {
             let (rule, server) = (counts.rule.as_str(), counts.server.as_str());
             let raise = |counter: &IntCounterVec, labels: &[&str], value: u64| {
@@ -169,5 +173,31 @@ pub(crate) fn query_metrics(
             raise(&reused, &[rule, server], counts.reused);
         }
     };
-    Ok(ComputedMetrics { metrics, set: Box::new(set) })
+    Ok(ComputedMetrics { metrics, update: Mutex::new(Box::new(update)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn concurrent_scrapes_have_all_series() {
+        let gauge = GaugeVec::new(Opts::new("age", "An age"), &["name"]).expect("a gauge");
+        let metrics = ComputedMetrics::from_gauges([gauge], |[gauge]| {
+            thread::sleep(Duration::from_millis(1));
+            gauge.with_label_values(&["web"]).set(1.0);
+        });
+        let scrape = || {
+            for _ in 0..20 {
+                let families = metrics.collect();
+                assert_eq!(families[0].get_metric().len(), 1);
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(scrape);
+            scrape();
+        });
+    }
 }

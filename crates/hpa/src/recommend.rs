@@ -1,4 +1,4 @@
-//! `hpa recommend`.
+//! `hpa recommend`: searches for better settings of autoscalers, with simulations.
 
 use std::{
     fmt::Write as _,
@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use hpa_calc::{
-    crd::{API_VERSION, SHORT_NAME},
+    crd::{API_VERSION, KIND, SHORT_NAME},
     shell::{quote, quote_always},
 };
 use hpa_simulate::{
@@ -39,7 +39,7 @@ const MARKDOWN_HEADER: &str = "\
 /// Searches for better settings of the autoscalers of scenarios. The exit status is 0 if each
 /// scenario has a suggestion, else 1.
 pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
-    let mut has_suggestions = true;
+    let mut has_all_suggestions = true;
     if arguments.output == RecommendationFormat::Markdown {
         print(MARKDOWN_HEADER)?;
     }
@@ -52,17 +52,16 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
         let run_time = started.elapsed();
         ensure_is_improvable(base, &run).with_context(|| file_name(file))?;
         let recommendation = search(base, arguments, run_time);
-        has_suggestions &= recommendation.suggested.is_some();
+        has_all_suggestions &= recommendation.suggested.is_some();
         if let Some(caution) = &base.caution
             && arguments.output != RecommendationFormat::Text
         {
             terminal::warn(format!("{}: {caution}", file_name(file)));
         }
-        let separator = if index > 0 { "\n" } else { "" };
         match arguments.output {
             RecommendationFormat::Text => {
-                let text = text(base, &recommendation);
-                print(&format!("{separator}{text}"))?;
+                let separator = if index > 0 { "\n" } else { "" };
+                print(&format!("{separator}{}", text(base, &recommendation)))?;
             }
             RecommendationFormat::Json => print_json(&terminal::json(&recommendation)?)?,
             RecommendationFormat::Patch => {
@@ -75,7 +74,7 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    Ok(if has_suggestions { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if has_all_suggestions { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Fails if no settings can improve the autoscaler. `run` is a simulation of its own settings.
@@ -150,13 +149,11 @@ fn markdown_row(name: &str, recommendation: &Recommendation) -> String {
     let score = |score: &Score| format!("{:.2}, {}", score.pod_hours, percent(score.risk));
     let default = score(&recommendation.default_behavior);
     match &recommendation.suggested {
-        Some(suggested) => {
-            format!(
-                "| {name} | {default} | {} | {} |\n",
-                score(&suggested.score),
-                suggested.settings.join("; ")
-            )
-        }
+        Some(suggested) => format!(
+            "| {name} | {default} | {} | {} |\n",
+            score(&suggested.score),
+            suggested.settings.join("; ")
+        ),
         None => format!("| {name} | {default} | - | {} |\n", recommendation.reason),
     }
 }
@@ -167,7 +164,7 @@ fn lint_violations(base: &Variant, manifest: &Value) -> Vec<&'static str> {
     let metadata = serde_json::to_value(&base.autoscaler.metadata).unwrap_or_default();
     if let Some(members) = hpa.as_object_mut() {
         members.insert("apiVersion".to_owned(), "autoscaling/v2".into());
-        members.insert("kind".to_owned(), hpa_calc::crd::KIND.into());
+        members.insert("kind".to_owned(), KIND.into());
         members.insert("metadata".to_owned(), metadata);
     }
     lint::violated_rules(vec![hpa, target_manifest(base)])

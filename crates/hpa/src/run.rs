@@ -1,4 +1,4 @@
-//! `hpa run`.
+//! `hpa run`: starts the controller with its servers, sources of metrics and leader election.
 
 use std::{pin::pin, sync::Arc};
 
@@ -23,6 +23,9 @@ use crate::{
     version,
 };
 
+/// The file with the namespace of the pod.
+const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
 /// Runs the controller until a signal.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
     logging::start(&arguments.log)?;
@@ -42,7 +45,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
         Clients::with_observer(&client_config(&arguments.cluster), telemetry.clone()).await?;
     let options = options(&arguments);
     tokio::spawn(warn_of_missing_namespaces(clients.api.clone(), options.namespaces.clone()));
-    let election = election(&arguments).await?;
+    let election = election(&arguments, &clients).await?;
     let keep_history = arguments.election.keep_history;
     let namespaces =
         if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
@@ -111,31 +114,29 @@ fn refusal(peer: &ActivePeer) -> String {
     )
 }
 
-/// The file with the namespace of the pod.
-const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-
-/// The namespace of this pod. `None` outside a cluster.
-pub(crate) fn pod_namespace() -> Option<String> {
+/// The namespace of this pod. `None` outside a cluster, or if the API server may be that of another
+/// cluster.
+pub(crate) fn pod_namespace(clients: &Clients) -> Option<String> {
+    if !clients.uses_service_account {
+        return None;
+    }
     let text = std::fs::read_to_string(POD_NAMESPACE_FILE).ok()?;
     Some(text.trim().to_owned())
 }
 
 /// Configures the election. It has its own client without rate limits: renewals must not queue
-/// behind other requests.
-async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> {
+/// behind other requests. `clients` have the same API server.
+async fn election(arguments: &RunArguments, clients: &Clients) -> anyhow::Result<Option<Election>> {
     let (election, lease) = (&arguments.election, &arguments.election.lease);
     // A dry run writes nothing, not even the lease.
     if !lease.leader_elect || arguments.dry_run {
         return Ok(None);
     }
     let client = separate_client(&arguments.cluster).await?;
-    let is_in_cluster =
-        arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
-    let pod_namespace = pod_namespace().filter(|_| is_in_cluster);
     let config = ElectionConfig {
         renew_deadline: to_std(election.leader_elect_renew_deadline),
         retry_period: to_std(election.leader_elect_retry_period),
-        ..lease.election_config(pod_namespace, election.pod_name.as_deref())
+        ..lease.election_config(pod_namespace(clients), election.pod_name.as_deref())
     };
     Ok(Some(Election { client, config }))
 }

@@ -1,4 +1,4 @@
-//! `hpa shadow-report`.
+//! `hpa shadow-report`: compares decisions with those of an active controller, and writes nothing.
 
 use std::{process::ExitCode, sync::Arc, time::Instant};
 
@@ -52,13 +52,14 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
 fn short_comparison_warning(arguments: &ShadowReportArguments) -> Option<String> {
     let window = arguments.autoscaling.horizontal_pod_autoscaler_downscale_stabilization;
     let period = arguments.autoscaling.horizontal_pod_autoscaler_sync_period;
-    // The first decision takes up to a period, and a difference must persist to count.
+    // The first decision takes up to a period. A mismatch counts only after several comparisons in
+    // a row (docs/shadow-mode.md), one in each period.
     let min_length = window.saturating_add(period.saturating_mul(6));
-    (arguments.length < min_length).then(|| {
+    (arguments.duration < min_length).then(|| {
         format!(
             "--for {:#} may be too short: differences count only after the stabilization window \
              ({window:#} by default). Use at least --for {}s",
-            arguments.length,
+            arguments.duration,
             min_length.as_secs()
         )
     })
@@ -82,7 +83,7 @@ fn headline(summary: &Summary, length: SignedDuration) -> String {
         comparison_count,
         different_count: different,
         unsettled_count: unsettled,
-        rows,
+        differing_autoscalers,
         ..
     } = summary;
     let autoscalers = counted(*compared, "autoscaler");
@@ -114,11 +115,11 @@ fn headline(summary: &Summary, length: SignedDuration) -> String {
             format!("{autoscalers} compared for {length:#}: no difference in {same}{uncounted}")
         }
         None => {
-            let verb = if rows.len() == 1 { "differs" } else { "differ" };
+            let verb = if differing_autoscalers.len() == 1 { "differs" } else { "differ" };
             format!(
                 "{} of {autoscalers} {verb}, in {different} of {counted_decisions}, compared for \
                  {length:#}",
-                rows.len()
+                differing_autoscalers.len()
             )
         }
     }
@@ -174,7 +175,7 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
     let apis = arguments.cluster.autoscaler_api.apis();
     let defaults = Dependencies::with_telemetry(clients, &options, telemetry.clone(), true, None);
     let dependencies = Dependencies { apis, ..defaults };
-    let length = to_std(arguments.length);
+    let length = to_std(arguments.duration);
     info!(?length, "comparing decisions, writing nothing");
     let start = Instant::now();
     let controller = hpa_controller::run(dependencies, options, shutdown.clone());
@@ -193,9 +194,9 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
         }
     }
     let elapsed = SignedDuration::try_from(start.elapsed())?;
-    let is_complete = elapsed >= arguments.length;
+    let is_complete = elapsed >= arguments.duration;
     let elapsed = SignedDuration::from_secs(elapsed.as_secs());
-    let length = if is_complete { arguments.length } else { elapsed };
+    let length = if is_complete { arguments.duration } else { elapsed };
     let mut summary = telemetry.shadow_summary(Timestamp::now());
     summary.peer_lease_holder = read_peer_lease_holder(&client, &summary).await;
     Ok((summary, length))
@@ -302,13 +303,14 @@ mod tests {
     }
 
     fn summary_with_differences(autoscalers: usize, decisions: u64) -> Summary {
-        let row = DifferingAutoscaler {
+        let differing = DifferingAutoscaler {
             key: HpaKey::new("shop", "web"),
             comparison_count: 40,
             different_count: decisions,
             last: ReportedDifference::default(),
         };
-        Summary { different_count: decisions, rows: vec![row; autoscalers], ..summary() }
+        let differing_autoscalers = vec![differing; autoscalers];
+        Summary { different_count: decisions, differing_autoscalers, ..summary() }
     }
 
     fn summary_with_uncounted_scalings(scaling_count: u64) -> Summary {

@@ -16,9 +16,6 @@ use crate::{
 const FEATURES: [(&str, bool); 2] =
     [("demo", cfg!(feature = "demo")), ("mimalloc", cfg!(feature = "mimalloc"))];
 
-/// The length of the revision in the user agent, as in kubectl's.
-const SHORT_REVISION: usize = 7;
-
 pub(crate) fn run(arguments: &VersionArguments) -> anyhow::Result<()> {
     let text = render(&build_info(), arguments.format)?;
     terminal::print(&text)
@@ -73,9 +70,14 @@ fn from_build_script(revision: &str, seconds: &str) -> BuildInfo {
 /// kubectl's.
 pub(crate) fn user_agent() -> Option<HeaderValue> {
     let build = build_info();
-    let revision = build.revision.get(..SHORT_REVISION).unwrap_or(&build.revision);
+    let revision = short_revision(&build);
     let text = format!("hpa-rs/{} ({}) {revision}", build.version, platform());
     HeaderValue::try_from(text).ok()
+}
+
+/// The first characters of the revision, as many as in kubectl's user agent.
+pub(crate) fn short_revision(build: &BuildInfo) -> &str {
+    build.revision.get(..7).unwrap_or(&build.revision)
 }
 
 /// Operating system and architecture, named as in container images.

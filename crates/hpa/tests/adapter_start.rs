@@ -19,8 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Timeout of every wait.
-const LIMIT: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(100);
 
 /// A running adapter.
 struct Adapter {
@@ -40,6 +39,7 @@ impl Adapter {
         Self::start_with(&[&format!("--prometheus-url=http://{prometheus}"), flag]).await
     }
 
+    /// Starts the adapter with these flags, and waits until it serves.
     async fn start_with(flags: &[&str]) -> Self {
         let mut adapter = Self::spawn(REQUEST_RULES, flags).await;
         adapter.wait_for_line(|line| line.contains(" groups=") && line.contains("serving")).await;
@@ -76,7 +76,7 @@ impl Adapter {
             }
             panic!("ended: {}", self.log);
         };
-        timeout(LIMIT, read).await.expect("in time")
+        timeout(TIMEOUT, read).await.expect("in time")
     }
 
     /// Returns the port of the metrics APIs, as logged.
@@ -137,6 +137,7 @@ async fn idle_clients_do_not_block_the_port_of_the_probes() {
     let [port] = free_ports().expect("a port");
     let adapter = Adapter::start(&format!("--health-port={port}")).await;
     let mut idle = Vec::new();
+    // More than the adapter keeps open for unknown clients.
     for _ in 0..600 {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, adapter.port())).await;
         idle.push(stream.expect("a connection"));

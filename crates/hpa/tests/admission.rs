@@ -13,6 +13,7 @@
 )]
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -97,8 +98,8 @@ async fn refusal_reason(client: &Client, object: &Value) -> Result<Option<String
     Ok(Some(format!("{status}: {}", message["message"].as_str().unwrap_or_default())))
 }
 
-/// The errors that lint reports about the files of a directory, as name and message.
-fn lint_errors(directory: &Path) -> Result<Vec<(String, String)>> {
+/// One of the errors that lint reports about each file of a directory, by file name.
+fn lint_errors(directory: &Path) -> Result<BTreeMap<String, String>> {
     let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
         .args(["lint", "-o", "json"])
         .arg(directory)
@@ -109,11 +110,11 @@ fn lint_errors(directory: &Path) -> Result<Vec<(String, String)>> {
     let text = |finding: &Value, name: &str| finding[name].as_str().unwrap_or_default().to_owned();
     let errors = findings.as_array().context("a list")?.iter();
     let errors = errors.filter(|finding| finding["severity"] == "error");
-    let files = errors.map(|one| {
+    let messages = errors.map(|one| {
         let message = format!("{}: {}", text(one, "field"), text(one, "message"));
         (text(one, "file").rsplit('/').next().unwrap_or_default().to_owned(), message)
     });
-    Ok(files.collect())
+    Ok(messages.collect())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,13 +137,11 @@ async fn lint_reports_errors_for_refused_autoscalers_only() -> Result<()> {
     let client = api.client();
     let (mut differences, mut refused) = (Vec::new(), 0);
     for (index, TestedAutoscaler { origin, object }) in autoscalers.iter().enumerate() {
-        let file = format!("{index:05}.json");
-        let error = errors.iter().find(|(name, _)| *name == file).map(|(_, message)| message);
+        let error = errors.get(&format!("{index:05}.json"));
         let refusal = refusal_reason(&client, object).await?;
         refused += usize::from(refusal.is_some());
         if error.is_some() != refusal.is_some() {
-            let difference = format!("{origin}: lint {error:?}, kube-apiserver {refusal:?}");
-            differences.push(difference);
+            differences.push(format!("{origin}: lint {error:?}, kube-apiserver {refusal:?}"));
         }
     }
     let extra = autoscalers.len() - own_count;

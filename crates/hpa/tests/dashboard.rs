@@ -5,7 +5,7 @@
 mod dashboard_session;
 
 use std::{
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     process::Stdio,
     sync::{
         Arc,
@@ -30,7 +30,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::dashboard_session::{DashboardSession, LIMIT};
+use crate::dashboard_session::{DashboardSession, TIMEOUT};
 
 fn start(served: &ServedTestbed, arguments: &[&str]) -> Child {
     served
@@ -40,6 +40,15 @@ fn start(served: &ServedTestbed, arguments: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program runs")
+}
+
+/// Starts a controller with a debug API. Returns the flag with its URL for other commands.
+fn start_controller(served: &ServedTestbed) -> (Child, String) {
+    let [port] = free_ports().expect("a port");
+    let debug_port = format!("--debug-port={port}");
+    let flags = ["--debug-bind-address=127.0.0.1", &debug_port, "--allow-other-controller"];
+    let controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
+    (controller, format!("--controller-url=http://127.0.0.1:{port}"))
 }
 
 /// A testbed with the Deployment `web`, its two pods and its autoscaler.
@@ -64,7 +73,7 @@ async fn page_is_served_with_the_rights_of_the_kubeconfig_until_a_signal() {
     session.read_until("/api/about", "\"namespace\":\"shop\"").await;
     let pid = Pid::from_raw(i32::try_from(child.id().expect("a process")).expect("a pid"));
     kill_process(pid.expect("a pid"), Signal::TERM).expect("the program is running");
-    let status = timeout(LIMIT, child.wait()).await.expect("in time").expect("a status");
+    let status = timeout(TIMEOUT, child.wait()).await.expect("in time").expect("a status");
     assert!(status.success(), "{status}");
 }
 
@@ -73,27 +82,20 @@ async fn missing_namespace_is_an_error_at_the_start() {
     let testbed = Testbed::new(Config::default());
     testbed.apply_all([objects::namespace()]);
     let served = ServedTestbed::new(&testbed).await;
-    let mut command = served.command(env!("CARGO_BIN_EXE_hpa"), &["dashboard", "--no-open"]);
-    let output = command.args(["-n", "elsewhere"]).kill_on_drop(true).output();
-    let output = timeout(LIMIT, output).await.expect("in time").expect("the program runs");
+    let output = start(&served, &["-n", "elsewhere"]).wait_with_output();
+    let output = timeout(TIMEOUT, output).await.expect("in time").expect("output");
     let errors = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(errors, "hpa: the namespace elsewhere doesn't exist\n");
     assert!(!output.status.success() && output.stdout.is_empty(), "{}", output.status);
 }
 
 #[tokio::test]
-async fn dead_api_server_is_reported_once_on_the_terminal() {
+async fn dead_api_server_is_reported_on_the_terminal_and_the_page() {
     let dir = tempfile::tempdir().expect("a directory");
     let [port] = free_ports().expect("a port");
     let kubeconfig = dir.path().join("kubeconfig");
-    let server = format!("http://127.0.0.1:{port}");
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{ "name": "c", "cluster": { "server": server } }],
-        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
-        "users": [{ "name": "u", "user": {} }],
-    });
-    std::fs::write(&kubeconfig, config.to_string()).expect("a file");
+    let config = Testbed::kubeconfig((Ipv4Addr::LOCALHOST, port).into());
+    std::fs::write(&kubeconfig, config).expect("a file");
     let mut child = Command::new(env!("CARGO_BIN_EXE_hpa"))
         .args(["dashboard", "--no-open", "--kubeconfig"])
         .arg(&kubeconfig)
@@ -105,7 +107,7 @@ async fn dead_api_server_is_reported_once_on_the_terminal() {
         .expect("the program runs");
     let session = DashboardSession::log_in(&mut child).await;
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-    let line = timeout(LIMIT, lines.next_line()).await.expect("in time").expect("UTF-8");
+    let line = timeout(TIMEOUT, lines.next_line()).await.expect("in time").expect("UTF-8");
     let line = line.expect("a line");
     let start = format!("hpa: The API server at 127.0.0.1:{port} has been unreachable since ");
     assert!(line.starts_with(&start) && line.matches("refused").count() == 1, "{line}");
@@ -119,10 +121,7 @@ async fn history_is_read_from_the_debug_api() {
     let config = Config { metrics: Some(metrics), ..Config::default() };
     let testbed = testbed_with_web(config, objects::cpu_metric(60));
     let served = ServedTestbed::new(&testbed).await;
-    let [port] = free_ports().expect("a port");
-    let debug_port = format!("--debug-port={port}");
-    let flags = ["--debug-bind-address=127.0.0.1", &debug_port, "--allow-other-controller"];
-    let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
+    let (_controller, url) = start_controller(&served);
     let path = "/api/autoscaler?id=core/shop/web";
 
     let mut without = start(&served, &[]);
@@ -131,7 +130,6 @@ async fn history_is_read_from_the_debug_api() {
                    without leader election";
     session.read_until(path, missing).await;
 
-    let url = format!("--controller-url=http://127.0.0.1:{port}");
     let mut child = start(&served, &[&url]);
     let session = DashboardSession::log_in(&mut child).await;
     let view = session.read_until(path, "\"historyKnown\":true").await;
@@ -141,13 +139,12 @@ async fn history_is_read_from_the_debug_api() {
 
 /// The controller may not patch statuses.
 #[tokio::test]
-async fn statuses_that_can_not_be_stored_are_reported() {
+async fn statuses_that_cannot_be_stored_are_reported() {
     let refuse_status_writes = |request: &RequestInfo| {
         if request.resource != "horizontalpodautoscalers" || request.subresource != "status" {
             return Action::Pass;
         }
-        let (reason, message) = ("Forbidden".to_owned(), "cannot patch".to_owned());
-        Effect::Status { code: 403, reason, message, retry_after_seconds: None }.into()
+        Effect::status(403, "Forbidden", "cannot patch").into()
     };
     let config = Config {
         metrics: Some(Arc::new(SettableMetrics::new(60, 1))),
@@ -156,11 +153,7 @@ async fn statuses_that_can_not_be_stored_are_reported() {
     };
     let testbed = testbed_with_web(config, objects::cpu_metric(60));
     let served = ServedTestbed::new(&testbed).await;
-    let [port] = free_ports().expect("a port");
-    let debug_port = format!("--debug-port={port}");
-    let flags = ["--debug-bind-address=127.0.0.1", &debug_port, "--allow-other-controller"];
-    let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
-    let url = format!("--controller-url=http://127.0.0.1:{port}");
+    let (_controller, url) = start_controller(&served);
 
     let mut child = start(&served, &[&url, "--horizontal-pod-autoscaler-sync-period=1s"]);
     let session = DashboardSession::log_in(&mut child).await;
@@ -173,7 +166,7 @@ async fn statuses_that_can_not_be_stored_are_reported() {
     let run = async |arguments: &[&str]| {
         let mut command = served.command(env!("CARGO_BIN_EXE_hpa"), arguments);
         let output = command.arg(&url).kill_on_drop(true).output();
-        let output = timeout(LIMIT, output).await.expect("in time").expect("the program runs");
+        let output = timeout(TIMEOUT, output).await.expect("in time").expect("the program runs");
         String::from_utf8(output.stdout).expect("UTF-8")
     };
     let status = run(&["status"]).await;
@@ -276,7 +269,8 @@ async fn rules_without_a_server_are_an_error() {
     let rules = served.dir.path().join("rules.yaml");
     std::fs::write(&rules, REQUEST_RULES).expect("a file");
     let child = start(&served, &["--metrics-config", &rules.display().to_string()]);
-    let output = timeout(LIMIT, child.wait_with_output()).await.expect("in time").expect("output");
+    let output =
+        timeout(TIMEOUT, child.wait_with_output()).await.expect("in time").expect("output");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("rules.yaml needs a server: add --prometheus-url"), "{error}");
     assert_eq!(output.status.code(), Some(1));
@@ -288,7 +282,8 @@ async fn port_in_use_is_an_error() {
     let served = ServedTestbed::new(&testbed).await;
     let port = served.address.port().to_string();
     let child = start(&served, &["--port", &port]);
-    let output = timeout(LIMIT, child.wait_with_output()).await.expect("in time").expect("output");
+    let output =
+        timeout(TIMEOUT, child.wait_with_output()).await.expect("in time").expect("output");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains(&format!("unable to listen on 127.0.0.1:{port}")), "{error}");
     assert_eq!(output.status.code(), Some(1));

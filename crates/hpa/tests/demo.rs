@@ -211,14 +211,31 @@ fn kubeconfig_in(output: &str) -> &str {
 }
 
 /// Reads up to the first line that contains `expected`. Returns all lines.
-fn read_until(lines: &mut BufReader<ChildStdout>, expected: &str) -> String {
+fn read_until(stdout: &mut BufReader<ChildStdout>, expected: &str) -> String {
     let mut read = String::new();
-    while lines.read_line(&mut read).expect("UTF-8") > 0 {
+    while stdout.read_line(&mut read).expect("UTF-8") > 0 {
         if read.lines().last().is_some_and(|line| line.contains(expected)) {
             return read;
         }
     }
     panic!("the demo ended before {expected:?}: {read}");
+}
+
+/// Starts a demo. Returns it and its standard output.
+fn start(arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
+    let mut child = demo(arguments).spawn().expect("the binary runs");
+    let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    (child, stdout)
+}
+
+/// Runs another command against the demo with this introduction.
+fn run_beside_demo(introduction: &str, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hpa"))
+        .args(arguments)
+        .env("KUBECONFIG", kubeconfig_in(introduction))
+        .env("HPA_CONTROLLER_URL", exported_value(introduction, "HPA_CONTROLLER_URL"))
+        .output()
+        .expect("the binary runs")
 }
 
 fn signal(child: &Child, signal: Signal) {
@@ -227,9 +244,8 @@ fn signal(child: &Child, signal: Signal) {
 
 #[tokio::test]
 async fn kubeconfig_works_until_a_signal_ends_the_demo() {
-    let mut child = demo(&["--speed", "60"]).spawn().expect("the binary runs");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut output = read_until(&mut lines, " -> ");
+    let (mut child, mut stdout) = start(&["--speed", "60"]);
+    let mut output = read_until(&mut stdout, " -> ");
     let kubeconfig = Kubeconfig::read_from(kubeconfig_in(&output)).expect("a kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
@@ -242,7 +258,7 @@ async fn kubeconfig_works_until_a_signal_ends_the_demo() {
     let scaled = |hpa: &DynamicObject| hpa.data["status"]["lastScaleTime"].is_string();
     assert_eq!((listed.items.len(), listed.items.iter().any(scaled)), (3, true), "{listed:?}");
     signal(&child, Signal::INT);
-    lines.read_to_string(&mut output).expect("UTF-8");
+    stdout.read_to_string(&mut output).expect("UTF-8");
     assert_eq!(child.wait().expect("an exit status").code(), Some(130), "{output}");
     assert!(output.contains("HPA     DECISIONS"), "{output}");
     assert!(!Path::new(kubeconfig_in(&output)).exists());
@@ -250,9 +266,8 @@ async fn kubeconfig_works_until_a_signal_ends_the_demo() {
 
 #[test]
 fn metrics_can_be_scraped() {
-    let mut child = demo(&["--metrics-address", "127.0.0.1:0"]).spawn().expect("the binary runs");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
-    let output = read_until(&mut lines, "/metrics");
+    let (mut child, mut stdout) = start(&["--metrics-address", "127.0.0.1:0"]);
+    let output = read_until(&mut stdout, "/metrics");
     let url = output.lines().last().expect("a line").trim().trim_start_matches("http://");
     let (address, _) = url.split_once('/').expect("a path");
     let mut connection = TcpStream::connect(address).expect("a connection");
@@ -274,22 +289,20 @@ fn metrics_can_be_scraped() {
 
 #[test]
 fn held_demo_ends_on_a_signal() {
-    let mut child = demo(&["--for", "1s", "--hold"]).spawn().expect("the binary runs");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut output = read_until(&mut lines, "On hold");
+    let (mut child, mut stdout) = start(&["--for", "1s", "--hold"]);
+    let mut output = read_until(&mut stdout, "On hold");
     assert!(output.contains("The controller followed the load"), "{output}");
     assert!(child.try_wait().expect("a child").is_none());
     signal(&child, Signal::TERM);
-    lines.read_to_string(&mut output).expect("UTF-8");
+    stdout.read_to_string(&mut output).expect("UTF-8");
     assert_eq!(child.wait().expect("an exit status").code(), Some(0), "{output}");
 }
 
 #[test]
 fn closed_pipe_ends_the_demo() {
-    let mut child = demo(&["--log-level", "error"]).spawn().expect("the binary runs");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
-    read_until(&mut lines, "hpa demo");
-    drop(lines);
+    let (child, mut stdout) = start(&["--log-level", "error"]);
+    read_until(&mut stdout, "hpa demo");
+    drop(stdout);
     let output = child.wait_with_output().expect("an exit status");
     assert_eq!(
         (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
@@ -299,13 +312,9 @@ fn closed_pipe_ends_the_demo() {
 
 #[test]
 fn explain_reads_the_past_by_the_clock_of_the_demo() {
-    let mut child = demo(&[]).spawn().expect("the binary runs");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
-    let output = read_until(&mut lines, "api     stays at");
-    let url = exported_value(&output, "HPA_CONTROLLER_URL");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
-    command.args(["explain", "api", "--since", "5m"]).env("KUBECONFIG", kubeconfig_in(&output));
-    let result = command.env("HPA_CONTROLLER_URL", url).output().expect("the binary runs");
+    let (mut child, mut stdout) = start(&[]);
+    let output = read_until(&mut stdout, "api     stays at");
+    let result = run_beside_demo(&output, &["explain", "api", "--since", "5m"]);
     let explained = String::from_utf8(result.stdout).expect("UTF-8");
     let (_, past) = explained.split_once("Earlier decisions").expect("the past");
     assert!(past.contains("stays at 2"), "{explained}");
@@ -315,14 +324,10 @@ fn explain_reads_the_past_by_the_clock_of_the_demo() {
 
 #[test]
 fn explain_and_status_read_the_debug_api_of_the_demo() {
-    let mut child = demo(&["--for", "2s", "--hold"]).spawn().expect("the binary runs");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
-    let output = read_until(&mut lines, "On hold");
-    let url = exported_value(&output, "HPA_CONTROLLER_URL");
+    let (mut child, mut stdout) = start(&["--for", "2s", "--hold"]);
+    let output = read_until(&mut stdout, "On hold");
     let hpa = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
-        command.args(arguments).env("KUBECONFIG", kubeconfig_in(&output));
-        let result = command.env("HPA_CONTROLLER_URL", url).output().expect("the binary runs");
+        let result = run_beside_demo(&output, arguments);
         assert!(!String::from_utf8_lossy(&result.stderr).contains("WARN"));
         String::from_utf8(result.stdout).expect("UTF-8")
     };

@@ -15,15 +15,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Writes a load for `days` days: 60 from 08:00 to 18:00 in New York, otherwise 20, times `factor`.
-fn write_load(folder: &TempDir, days: i64, factor: impl Fn(i64) -> f64) -> PathBuf {
+/// Writes a load for `days` days: 60 from 08:00 to 18:00 in New York, otherwise 20.
+fn write_load(folder: &TempDir, days: i64) -> PathBuf {
     let start: Timestamp = "2026-01-05T05:00:00Z".parse().unwrap();
     let mut text = "time,load\n".to_owned();
     for minute in (0..days * 1440).step_by(5) {
         let hour = minute % 1440 / 60;
-        let load = if (8..18).contains(&hour) { 60.0 } else { 20.0 };
+        let load = if (8..18).contains(&hour) { 60 } else { 20 };
         let at = start + SignedDuration::from_mins(minute);
-        writeln!(text, "{at},{}", load * factor(minute)).unwrap();
+        writeln!(text, "{at},{load}").unwrap();
     }
     let path = folder.path().join("load.csv");
     fs::write(&path, text).unwrap();
@@ -42,7 +42,7 @@ fn utf8(bytes: &[u8]) -> String {
 #[test]
 fn steep_mornings_are_forecastable() {
     let folder = tempfile::tempdir().unwrap();
-    let file = write_load(&folder, 28, |_| 1.0);
+    let file = write_load(&folder, 28);
     let (html, svg) = (folder.path().join("report.html"), folder.path().join("chart.svg"));
     let output = forecast_file(
         &file,
@@ -83,7 +83,7 @@ fn steep_mornings_are_forecastable() {
 fn forecasts_are_compared_with_a_target_of_similar_cost() {
     let folder = tempfile::tempdir().unwrap();
     // Every load is a multiple of the target, so any lower target needs one more pod.
-    let stdout = utf8(&forecast_file(&write_load(&folder, 28, |_| 1.0), &["--target=10"]).stdout);
+    let stdout = utf8(&forecast_file(&write_load(&folder, 28), &["--target=10"]).stdout);
     let headline = stdout.lines().next().unwrap_or_default();
     assert!(headline.ends_with(" more pod-hours than forecasts."), "{stdout}");
     assert!(stdout.contains("target × 0.9999"), "{stdout}");
@@ -92,7 +92,7 @@ fn forecasts_are_compared_with_a_target_of_similar_cost() {
 #[test]
 fn json_has_reason_and_comparison() {
     let folder = tempfile::tempdir().unwrap();
-    let file = write_load(&folder, 28, |_| 1.0);
+    let file = write_load(&folder, 28);
     let output = forecast_file(&file, &["--output=json", "--target=1", "--quantile=0.9"]);
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["reason"], "Forecasting", "{json:#}");
@@ -105,7 +105,7 @@ fn json_has_reason_and_comparison() {
 #[test]
 fn short_load_is_reported_as_not_enough_history() {
     let folder = tempfile::tempdir().unwrap();
-    let output = forecast_file(&write_load(&folder, 5, |_| 1.0), &[]);
+    let output = forecast_file(&write_load(&folder, 5), &[]);
     assert_eq!(output.status.code(), Some(1));
     let stdout = utf8(&output.stdout);
     assert!(stdout.contains("Not enough history: it covers 5d, "), "{stdout}");
@@ -121,7 +121,7 @@ fn short_load_is_reported_as_not_enough_history() {
 #[test]
 fn missing_part_of_a_long_history_is_stated() {
     let folder = tempfile::tempdir().unwrap();
-    let file = write_load(&folder, 28, |_| 1.0);
+    let file = write_load(&folder, 28);
     let sentence = " % of the history is missing.";
     let forecast = || utf8(&forecast_file(&file, &["--target=1"]).stdout);
     assert!(!forecast().contains(sentence));
@@ -141,8 +141,9 @@ fn missing_part_of_a_long_history_is_stated() {
 #[test]
 fn constant_load_needs_no_forecasts() {
     let folder = tempfile::tempdir().unwrap();
-    let is_day = |minute: i64| (8..18).contains(&(minute % 1440 / 60));
-    let file = write_load(&folder, 28, |minute| if is_day(minute) { 1.0 } else { 3.0 });
+    let file = write_load(&folder, 28);
+    let constant = fs::read_to_string(&file).unwrap().replace(",20\n", ",60\n");
+    fs::write(&file, constant).unwrap();
     let stdout = utf8(&forecast_file(&file, &[]).stdout);
     assert!(stdout.starts_with("No forecasts needed: the load never changes."), "{stdout}");
     assert!(!stdout.contains("POD-HOURS"), "{stdout}");
@@ -207,13 +208,10 @@ async fn query_range(Form(range): Form<Range>) -> Json<Value> {
     Json(json!({ "status": "success", "data": { "resultType": "matrix", "result": result } }))
 }
 
-#[test]
-fn past_of_an_autoscaler_is_read_from_prometheus() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+#[tokio::test(flavor = "multi_thread")]
+async fn past_of_an_autoscaler_is_read_from_prometheus() {
     let routes = Router::new().route("/api/v1/query_range", any(query_range));
-    runtime.spawn(async { axum::serve(listener, routes).await });
+    let url = format!("http://{}", hpa_tests::harness::serve(routes).await);
     let folder = tempfile::tempdir().unwrap();
     let manifest = folder.path().join("hpa.json");
     let target = json!({ "type": "AverageValue", "averageValue": "1" });

@@ -1,5 +1,5 @@
 //! `hpa run --metrics-config`: metrics that the controller reads in process, without a metrics API,
-//! from a fake Prometheus and a real one. The commands `explain`, `lint` and `rules` with the same
+//! from a fake Prometheus and a real one. Also tests `explain`, `lint` and `rules` with the same
 //! rules.
 
 #![allow(
@@ -72,11 +72,23 @@ impl Cluster {
         Self { testbed, served }
     }
 
+    /// Writes a file of rules. Returns its path.
+    fn write_rules(&self, rules: &str) -> String {
+        let path = self.served.dir.path().join("rules.yaml");
+        fs::write(&path, rules).unwrap();
+        path.display().to_string()
+    }
+
+    /// Runs a command. Returns standard output, followed by standard error.
+    async fn run(&self, arguments: &[&str], flags: &[&str]) -> String {
+        let mut command = self.served.command(env!("CARGO_BIN_EXE_hpa"), arguments);
+        let output = command.args(flags).output().await.unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    }
+
     fn start_controller(&self, url: &str) -> Child {
-        let rules = self.served.dir.path().join("rules.yaml");
-        fs::write(&rules, REQUEST_RULES).unwrap();
-        let (rules, url) =
-            (format!("--metrics-config={}", rules.display()), format!("--prometheus-url={url}"));
+        let rules = format!("--metrics-config={}", self.write_rules(REQUEST_RULES));
+        let url = format!("--prometheus-url={url}");
         let mut flags = FLAGS.to_vec();
         flags.extend([&*rules, &*url]);
         self.served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[])
@@ -87,19 +99,24 @@ impl Cluster {
     }
 }
 
-/// A resource in `resourceRules`.
+/// The rule of a resource in `resourceRules`.
 const USAGE_RULE: &str = "    containerQuery: sum(c{<<.LabelMatchers>>}) by (<<.GroupBy>>)
     nodeQuery: sum(n{<<.LabelMatchers>>}) by (<<.GroupBy>>)
     resources: {template: <<.Resource>>}
     containerLabel: container
 ";
 
+/// Rules for the resources `cpu` and `memory`.
+fn resource_rules() -> String {
+    format!("resourceRules:\n  cpu:\n{USAGE_RULE}  memory:\n{USAGE_RULE}")
+}
+
 /// Answers the query of [`REQUEST_RULES`] with the rate of each pod, and others without a sample.
 fn fake_prometheus(rate: &RequestRate) -> Router {
     let rate = rate.clone();
-    let series = json!([
-        { "__name__": "http_requests_total", "namespace": NAMESPACE, "pod": "web-0", "code": "200" },
-    ]);
+    let name = "http_requests_total";
+    let series =
+        json!([{ "__name__": name, "namespace": NAMESPACE, "pod": "web-0", "code": "200" }]);
     let query = move |Form(form): Form<HashMap<String, String>>| async move {
         let expected = format!(
             "sum(rate(http_requests_total{{namespace={NAMESPACE:?},pod=~\"web-0|web-1\"}}[10s])) \
@@ -151,13 +168,11 @@ async fn first_reconcile_follows_the_discovery() {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_refuses_the_rule_that_rules_check_reports() {
     let cluster = Cluster::new().await;
-    let rules = cluster.served.dir.path().join("rules.yaml");
     // `run` fails before it asks the API server for the resource of the override.
     let invalid = REQUEST_RULES.to_owned()
         + "\n- seriesQuery: b\n  resources: {overrides: {s: {group: example.com, resource: s}}}\n  \
            name: {matches: '('}\n  metricsQuery: sum(<<.Series>>)\n";
-    fs::write(&rules, &invalid).unwrap();
-    let rules = rules.display().to_string();
+    let rules = cluster.write_rules(&invalid);
     let hpa = |arguments: &[&str]| cluster.served.command(env!("CARGO_BIN_EXE_hpa"), arguments);
     let flags = ["--metrics-port=0", "--leader-elect=false", "--prometheus-url=http://127.0.0.1:9"];
     let flag = format!("--metrics-config={rules}");
@@ -172,7 +187,7 @@ async fn run_refuses_the_rule_that_rules_check_reports() {
     // `rules check` has no cluster here to look up example.com/s.
     let with_known_resource =
         invalid.replace("example.com", "apps").replace("resource: s}", "resource: deployments}");
-    fs::write(&rules, with_known_resource).unwrap();
+    cluster.write_rules(&with_known_resource);
     let mut check = Command::new(env!("CARGO_BIN_EXE_hpa"));
     let check = check.args(["rules", "check", &rules]).output().await.unwrap();
     assert!(String::from_utf8(check.stdout).unwrap().contains(&problem));
@@ -214,20 +229,14 @@ async fn missing_metric_of_a_rule_is_explained() {
     let url =
         format!("http://{}/prefix/", serve(fake_prometheus(&RequestRate::new(10.into()))).await);
     let cluster = Cluster::new().await;
-    let rules = cluster.served.dir.path().join("rules.yaml");
     let external = "\nexternalRules:\n- seriesQuery: http_requests_total\n  resources: {overrides: \
                     {namespace: {resource: namespace}}}\n  metricsQuery: \
                     sum(<<.Series>>{<<.LabelMatchers>>})\n";
-    let usage = format!("resourceRules:\n  cpu:\n{USAGE_RULE}  memory:\n{USAGE_RULE}");
-    fs::write(&rules, REQUEST_RULES.to_owned() + external + &usage).unwrap();
-    let rules = rules.display().to_string();
+    let rules = cluster.write_rules(&[REQUEST_RULES, external, &resource_rules()].concat());
+    let flags = ["--metrics-config", &rules, "--prometheus-url", &url];
     let explain = async |metric| {
         cluster.testbed.apply_all([objects::hpa("web", 1..=9, [metric])]);
-        let mut command =
-            cluster.served.command(env!("CARGO_BIN_EXE_hpa"), &["explain", "shop/web"]);
-        command.args(["--metrics-config", &rules, "--prometheus-url", &url]);
-        let output = command.output().await.unwrap();
-        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+        cluster.run(&["explain", "shop/web"], &flags).await
     };
     let text = explain(objects::pods_metric("http_requests_per_secnd", "10")).await;
     let expected = "cannot be read here: no rule of --metrics-config has http_requests_per_secnd, \
@@ -274,15 +283,10 @@ async fn failure_of_prometheus_is_explained_with_its_flag_or_rule() {
     let unlabeled = json!({ "status": "success", "data": data });
     let unlabeled = serve_query(StatusCode::OK, unlabeled).await;
     let cluster = Cluster::new().await;
-    let rules = cluster.served.dir.path().join("rules.yaml");
-    fs::write(&rules, REQUEST_RULES).unwrap();
-    let rules = rules.display().to_string();
+    let rules = cluster.write_rules(REQUEST_RULES);
     let explain = async |url: &str| {
-        let mut command =
-            cluster.served.command(env!("CARGO_BIN_EXE_hpa"), &["explain", "shop/web"]);
-        command.args(["--metrics-config", &rules, "--prometheus-url", url]);
-        let output = command.output().await.unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        let flags = ["--metrics-config", &rules, "--prometheus-url", url];
+        let text = cluster.run(&["explain", "shop/web"], &flags).await;
         assert!(!text.contains("kubectl get apiservices"), "{text}");
         text
     };
@@ -295,8 +299,8 @@ async fn failure_of_prometheus_is_explained_with_its_flag_or_rule() {
     assert!(text.contains(expected), "{text}");
     assert!(text.contains(&format!(" --prometheus-url {rejecting}\n")), "{text}");
     let text = explain(&unlabeled).await;
-    let expected = "A rule of --metrics-config has http_requests_per_second, but no value for a pod \
-                    of the target. To see why: hpa rules explain custom \
+    let expected = "A rule of --metrics-config has http_requests_per_second, but no value for a \
+                    pod of the target. To see why: hpa rules explain custom \
                     pods/http_requests_per_second --name web-0 --namespace shop --config ";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains(&format!(" --prometheus-url {unlabeled}\n")), "{text}");
@@ -307,36 +311,29 @@ async fn metrics_of_rules_are_explained_and_linted() {
     let rate = RequestRate::new(10.into());
     let url = format!("http://{}/prefix/", serve(fake_prometheus(&rate)).await);
     let cluster = Cluster::new().await;
-    let rules = cluster.served.dir.path().join("rules.yaml");
-    fs::write(&rules, REQUEST_RULES).unwrap();
-    let rules = rules.display().to_string();
-    let run = async |arguments: &[&str], flags: &[&str]| {
-        let mut command = cluster.served.command(env!("CARGO_BIN_EXE_hpa"), arguments);
-        let output = command.args(flags).output().await.unwrap();
-        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
-    };
+    let rules = cluster.write_rules(REQUEST_RULES);
     let flags = ["--metrics-config", &rules, "--prometheus-url", &url];
 
-    let text = run(&["explain", "shop/web"], &flags).await;
+    let text = cluster.run(&["explain", "shop/web"], &flags).await;
     let expected = "shop/web stays at 2: http_requests_per_second is at 10 per pod, target 10; \
                     within tolerance";
     assert!(text.contains(expected), "{text}");
-    let without = run(&["explain", "shop/web"], &[]).await;
+    let without = cluster.run(&["explain", "shop/web"], &[]).await;
     assert!(without.contains("http_requests_per_second cannot be read"), "{without}");
-    let needed = run(&["explain", "shop/web"], &flags[..2]).await;
+    let needed = cluster.run(&["explain", "shop/web"], &flags[..2]).await;
     assert!(needed.contains("needs a server: add --prometheus-url"), "{needed}");
 
     let unserved = "spec.metrics[0]: the cluster has no API custom.metrics.k8s.io";
-    let linted = run(&["lint", "-A"], &[]).await;
+    let linted = cluster.run(&["lint", "-A"], &[]).await;
     assert!(linted.contains(unserved), "{linted}");
-    let linted = run(&["lint", "-A"], &flags).await;
+    let linted = cluster.run(&["lint", "-A"], &flags).await;
     assert!(!linted.contains(unserved) && linted.contains("1 autoscaler,"), "{linted}");
     // Files are checked against the rules alone.
     let manifest = cluster.served.dir.path().join("hpa.yaml");
     let metrics =
         [objects::pods_metric("http_requests_per_second", "10"), objects::pods_metric("no", "1")];
     fs::write(&manifest, objects::hpa("web", 1..=9, metrics).to_string()).unwrap();
-    let linted = run(&["lint", &manifest.display().to_string()], &flags).await;
+    let linted = cluster.run(&["lint", &manifest.display().to_string()], &flags).await;
     let expected = "spec.metrics[1]: the metric no of pods is not in the rules file for \
                     custom.metrics.k8s.io";
     assert!(linted.contains(expected) && !linted.contains("spec.metrics[0]"), "{linted}");
@@ -376,7 +373,7 @@ async fn first_line_of_rules_explain_is_the_answer() {
              {query}\n"
         )
     };
-    let resource = format!("resourceRules:\n  cpu:\n{USAGE_RULE}  memory:\n{USAGE_RULE}");
+    let resource = resource_rules();
     let refused = "- seriesQuery: up\n  name: {as: other}\n  metricsQuery: <<Series>>\n";
     let refused_without_it = custom("<<.Series>>") + refused;
     let unclosed = resource.replacen("sum(n{<<.LabelMatchers>>}", "sum(n{<<.LabelMatchers}", 1);
@@ -394,7 +391,8 @@ async fn first_line_of_rules_explain_is_the_answer() {
             "resource",
             "pods/cpu",
             "pods/cpu has no value: resourceRules are refused: line 4, column 16: \
-             resourceRules.cpu.nodeQuery: `<<.LabelMatchers` is not closed: write <<.LabelMatchers>>",
+             resourceRules.cpu.nodeQuery: `<<.LabelMatchers` is not closed: write \
+             <<.LabelMatchers>>",
         ),
         (
             &custom("<<.Serie>>"),
@@ -413,8 +411,8 @@ async fn first_line_of_rules_explain_is_the_answer() {
             &custom("<<Series>>"),
             "custom",
             "pods/m",
-            "m isn't found: the only rule is refused: line 4, column 17: rules[0].metricsQuery: the \
-             dot is missing: write <<.Series>>, not <<Series>>",
+            "m isn't found: the only rule is refused: line 4, column 17: rules[0].metricsQuery: \
+             the dot is missing: write <<.Series>>, not <<Series>>",
         ),
         (
             &custom("<<.Series>>"),

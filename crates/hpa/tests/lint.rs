@@ -44,23 +44,19 @@ fn run_with_input(arguments: &[&str], input: &str) -> (String, String, Option<i3
 
 #[test]
 fn rules_are_checked_from_standard_input() {
-    let rule = "{seriesQuery: up, metricsQuery: up, resources: {namespaced: false}}";
-    let (output, errors, status) =
-        run_with_input(&["rules", "check", "-"], &format!("externalRules: [{rule}]\n"));
+    let rules = "externalRules: [{seriesQuery: up, metricsQuery: up, resources: {namespaced: \
+                 false}}]\n";
+    let (output, errors, status) = run_with_input(&["rules", "check", "-"], rules);
     assert!(
         output.starts_with("standard input: no problems (1 external rule)\n"),
         "{output}{errors}"
     );
     assert_eq!(status, Some(0));
-    let (_, _, status) = run_with_input(
-        &["rules", "check", "-", "--prometheus-url=http://127.0.0.1:1"],
-        &format!("externalRules: [{rule}]\n"),
-    );
+    let check =
+        |url: &str| run_with_input(&["rules", "check", "-", "--prometheus-url", url], rules);
+    let (_, _, status) = check("http://127.0.0.1:1");
     assert_eq!(status, Some(2));
-    let (_, errors, status) = run_with_input(
-        &["rules", "check", "-", "--prometheus-url=prometheus:9090"],
-        &format!("externalRules: [{rule}]\n"),
-    );
+    let (_, errors, status) = check("prometheus:9090");
     assert!(errors.contains("it must start with http:// or https://"), "{errors}");
     assert_eq!(status, Some(2));
     let (_, errors, status) = run_with_input(&["rules", "check", "-"], "rule: []\n");
@@ -71,9 +67,9 @@ fn rules_are_checked_from_standard_input() {
 #[test]
 fn comparison_of_a_server_with_itself_has_a_warning() {
     // Nothing listens on the port.
-    let servers = ["--left=http://127.0.0.1:1", "--right=http://127.0.0.1:1"];
-    let (_, errors, _) =
-        run_with_input(&["rules", "compare", servers[0], servers[1], "-f", "-"], "kind: Pod\n");
+    let url = "http://127.0.0.1:1";
+    let compare = ["rules", "compare", "--left", url, "--right", url, "-f", "-"];
+    let (_, errors, _) = run_with_input(&compare, "kind: Pod\n");
     let expected = "hpa: --left and --right are the same server: it is compared with itself\n";
     assert!(errors.starts_with(expected), "{errors}");
 }
@@ -88,7 +84,7 @@ fn lint_files(directory: &Path, arguments: &[&str]) -> (String, String, Option<i
 fn unreadable_file_does_not_hide_the_findings_of_others() {
     let directory = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect(name);
-    write("a.yaml", &VALID.replace("s: 5", "s: 2"));
+    write("a.yaml", &VALID.replace("maxReplicas: 5", "maxReplicas: 2"));
     write("b.yaml", "kind: HorizontalPodAutoscaler\nspec: {{ toYaml .Values.spec }}\n");
     write("c.yaml", "a: [\n");
     fs::create_dir(directory.path().join("nested")).expect("a directory");
@@ -215,12 +211,8 @@ async fn autoscalers_of_a_namespace_are_read_without_files() {
     testbed.apply_all([objects::namespace()]);
     let mut hpa = objects::hpa("web", 3..=3, vec![objects::cpu_metric(60)]);
     testbed.apply_all([objects::running_deployment("web", 3), hpa.clone()]);
-    if let Some(name) = hpa.pointer_mut("/metadata/name") {
-        *name = "lost".into();
-    }
-    if let Some(name) = hpa.pointer_mut("/spec/scaleTargetRef/name") {
-        *name = "lost".into();
-    }
+    hpa["metadata"]["name"] = "lost".into();
+    hpa["spec"]["scaleTargetRef"]["name"] = "lost".into();
     testbed.apply_all([hpa]);
     let served = ServedTestbed::new(&testbed).await;
     let lint = async |arguments: &[&str]| {
@@ -261,24 +253,18 @@ async fn kinds_that_may_not_be_listed_are_named_with_the_rules_that_need_them() 
     testbed.apply_all([objects::namespace()]);
     let hpa = objects::hpa("web", 2..=3, vec![objects::cpu_metric(60)]);
     testbed.apply_all([objects::running_deployment("web", 3), hpa]);
-    let message = "deployments.apps is forbidden: User \"u\" cannot list resource".to_owned();
-    let effect = Effect::Status {
-        code: 403,
-        reason: "Forbidden".to_owned(),
-        message,
-        retry_after_seconds: None,
-    };
+    let message = "deployments.apps is forbidden: User \"u\" cannot list resource";
+    let effect = Effect::status(403, "Forbidden", message);
     faults.add(Fault::on(Match::any().resource("deployments")).effect(effect));
     let served = ServedTestbed::new(&testbed).await;
     let arguments = ["lint", "-A", "--warnings-as-notes"];
     let output = served.command(env!("CARGO_BIN_EXE_hpa"), &arguments).output().await;
-    let output = output.expect("the program runs");
-    let errors = String::from_utf8(output.stderr).expect("UTF-8");
+    let (_, errors, status) = texts_and_status(output);
     let expected = "hpa: unable to list deployments.apps: deployments.apps is forbidden: User \
                     \"u\" cannot list resource: missing-target, ";
     assert!(errors.starts_with(expected), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
-    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert_eq!(status, Some(0), "{errors}");
 }
 
 /// A tenant may choose the managed fields of an object, and nest them more deeply than
@@ -297,12 +283,9 @@ async fn deep_managed_fields_of_a_tenant_do_not_fail_commands_for_the_cluster() 
     }]);
     testbed.apply_all([objects::running_deployment("web", 3), web, evil]);
     let served = ServedTestbed::new(&testbed).await;
-    let evil_name = format!("{NAMESPACE}/evil");
-    for arguments in [["lint", "-A"].as_slice(), &["status"], &["explain", evil_name.as_str()]] {
+    for arguments in [["lint", "-A"].as_slice(), &["status"], &["explain", "shop/evil"]] {
         let output = served.command(env!("CARGO_BIN_EXE_hpa"), arguments).output().await;
-        let output = output.expect("the program runs");
-        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-        let (output, errors) = (text(output.stdout), text(output.stderr));
+        let (output, errors, _) = texts_and_status(output);
         assert!(!output.is_empty() && !errors.contains("recursion"), "{arguments:?}: {errors}");
         if arguments == ["lint", "-A"] {
             assert!(output.contains("cluster: warning: shop/web: spec.minReplicas: "), "{output}");

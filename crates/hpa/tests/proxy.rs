@@ -16,8 +16,14 @@ use std::{
     time::Duration,
 };
 
+use axum::{
+    Router,
+    http::{Method, Uri},
+};
 use hpa_testbed::{Action, Config, RequestInfo, Testbed};
-use hpa_tests::harness::{ServedTestbed, SettableMetrics, TestbedExt, objects};
+use hpa_tests::harness::{
+    ServedTestbed, SettableMetrics, TestbedExt, objects, prometheus_success, serve,
+};
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::json;
@@ -38,7 +44,7 @@ use tokio_rustls::{
 };
 
 /// Timeout of every wait, more than ten times the expected duration.
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A name that doesn't exist in DNS. The proxy connects to the testbed for any name.
 const SERVER_NAME: &str = "api.behind-the-proxy.test";
@@ -153,7 +159,7 @@ impl Server {
         let mut write_count = self.scale_write_count.clone();
         let scaled = async { write_count.wait_for(|count| *count > 0).await.is_ok() };
         tokio::select! {
-            outcome = timeout(LIMIT, scaled) => {
+            outcome = timeout(TIMEOUT, scaled) => {
                 assert_eq!(outcome, Ok(true), "not scaled: {}", self.log());
             }
             status = child.wait() => panic!("{status:?}: {}", self.log()),
@@ -179,9 +185,9 @@ impl Proxy {
     async fn start(to: SocketAddr, authorization: &'static str) -> Self {
         let tunnels = Arc::new(Mutex::new(Vec::new()));
         let (refusals, refusal_count) = watch::channel(0);
-        let (log, refusals) = (Arc::clone(&tunnels), Arc::new(refusals));
+        let (accepted, refusals) = (Arc::clone(&tunnels), Arc::new(refusals));
         let address = listen(move |connection| {
-            let (log, refusals) = (Arc::clone(&log), Arc::clone(&refusals));
+            let (accepted, refusals) = (Arc::clone(&accepted), Arc::clone(&refusals));
             async move {
                 let mut connection = BufReader::new(connection);
                 let Some(tunnel) = read_connect(&mut connection).await else { return };
@@ -191,7 +197,7 @@ impl Proxy {
                     refusals.send_modify(|count| *count += 1);
                     return;
                 }
-                log.lock().push(tunnel);
+                accepted.lock().push(tunnel);
                 connection.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok();
                 relay(connection, to).await;
             }
@@ -204,6 +210,7 @@ impl Proxy {
         format!("http://me:{PASSWORD}@{}", self.address)
     }
 
+    /// The targets of the tunnels, without consecutive repetitions.
     fn targets(&self) -> Vec<String> {
         let mut targets: Vec<_> =
             self.tunnels.lock().iter().map(|tunnel| tunnel.target.clone()).collect();
@@ -248,10 +255,10 @@ async fn controller_scales_through_the_proxy_of_the_environment() {
 }
 
 #[rstest]
-#[case::of_an_http_server("http", &["HTTP_PROXY"], true)]
-#[case::of_the_other_scheme("http", &["HTTPS_PROXY"], false)]
-#[case::without_exception("https", &["HTTPS_PROXY"], true)]
-#[case::with_exception("https", &["HTTPS_PROXY", "NO_PROXY"], false)]
+#[case::http_proxy_for_an_http_server("http", &["HTTP_PROXY"], true)]
+#[case::https_proxy_for_an_http_server("http", &["HTTPS_PROXY"], false)]
+#[case::https_proxy_for_an_https_server("https", &["HTTPS_PROXY"], true)]
+#[case::exception_for_the_server("https", &["HTTPS_PROXY", "NO_PROXY"], false)]
 #[tokio::test]
 async fn variables_choose_between_the_proxy_and_a_direct_connection(
     #[case] scheme: &str,
@@ -288,7 +295,7 @@ async fn refusal_of_the_proxy_is_logged_without_its_password() {
     server.write_kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
     let mut child = server.start_controller(&[("HTTPS_PROXY", &proxy.url())]);
     let refused = proxy.refusal_count.wait_for(|count| *count >= 3);
-    timeout(LIMIT, refused).await.expect("in time").unwrap();
+    timeout(TIMEOUT, refused).await.expect("in time").unwrap();
     child.kill().await.unwrap();
     let log = server.log();
     assert!(!log.contains(PASSWORD) && !log.contains(AUTHORIZATION), "{log}");
@@ -301,7 +308,7 @@ async fn unusable_proxy_ends_the_controller_with_the_name_of_the_variable() {
     server.write_kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
     let url = format!("ftp://me:{PASSWORD}@proxy");
     let mut child = server.start_controller(&[("HTTPS_PROXY", &url)]);
-    let status = timeout(LIMIT, child.wait()).await.expect("in time").unwrap();
+    let status = timeout(TIMEOUT, child.wait()).await.expect("in time").unwrap();
     let log = server.log();
     assert_eq!(status.code(), Some(1), "{log}");
     let expected = format!(
@@ -312,46 +319,31 @@ async fn unusable_proxy_ends_the_controller_with_the_name_of_the_variable() {
 }
 
 /// Starts a proxy that responds to each request itself, like a Prometheus without series. It adds
-/// the first line of each request to `lines`.
-async fn start_prometheus_proxy(lines: Arc<Mutex<Vec<String>>>) -> SocketAddr {
-    listen(move |connection| {
-        let lines = Arc::clone(&lines);
-        async move {
-            let mut connection = BufReader::new(connection);
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                if connection.read_line(&mut head).await.unwrap_or_default() == 0 {
-                    return;
-                }
-            }
-            let line = head.lines().next().unwrap_or_default().to_owned();
-            let body = if line.contains("/api/v1/query") {
-                r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#
-            } else {
-                r#"{"status":"success","data":[]}"#
-            };
-            lines.lock().push(line);
-            let length = body.len();
-            let head =
-                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
-            connection.write_all((head + body).as_bytes()).await.ok();
-        }
-    })
-    .await
+/// the method and the URL of each request to `requests`.
+async fn start_prometheus_proxy(requests: Arc<Mutex<Vec<String>>>) -> SocketAddr {
+    let respond = async move |method: Method, url: Uri| {
+        requests.lock().push(format!("{method} {url}"));
+        prometheus_success(if url.path().starts_with("/api/v1/query") {
+            json!({ "resultType": "vector", "result": [] })
+        } else {
+            json!([])
+        })
+    };
+    serve(Router::new().fallback(respond)).await
 }
 
 #[tokio::test]
 async fn prometheus_is_read_through_the_proxy_of_the_environment() {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let proxy = start_prometheus_proxy(Arc::clone(&lines)).await;
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let proxy = start_prometheus_proxy(Arc::clone(&requests)).await;
     let dir = tempfile::tempdir().unwrap();
     let rules = dir.path().join("rules.yaml");
     fs::write(&rules, "externalRules: [{seriesQuery: up, metricsQuery: up}]").unwrap();
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_hpa"));
     command.args(["rules", "check"]).arg(&rules).args(["--prometheus-url", "http://prom.test"]);
     command.env("HTTP_PROXY", proxy.to_string()).env_remove("NO_PROXY").env_remove("no_proxy");
-    let output = timeout(LIMIT, command.output()).await.expect("in time").unwrap();
+    let output = timeout(TIMEOUT, command.output()).await.expect("in time").unwrap();
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(report.contains("Prometheus has no such series"), "{report}");
-    assert_eq!(lines.lock()[0], "POST http://prom.test/api/v1/series HTTP/1.1");
+    assert_eq!(requests.lock()[0], "POST http://prom.test/api/v1/series");
 }

@@ -13,12 +13,16 @@ use std::time::Duration;
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 use jiff::{SignedDuration, Timestamp};
-use kube::{Api, api::DynamicObject, core::ApiResource};
+use kube::{
+    Api,
+    api::DynamicObject,
+    core::{ApiResource, GroupVersionKind},
+};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// Timeout of each wait. Far shorter than the sync period, so that only a change can be the cause.
-const LIMIT: Duration = Duration::from_secs(100);
+/// Timeout of each wait. It is far shorter than the sync period, so only a change can end a wait.
+const TIMEOUT: Duration = Duration::from_secs(100);
 
 fn schedule(start: Timestamp, value: i64) -> Value {
     let entry = json!({ "type": "OneTime", "date": start.to_string(), "durationMinutes": 60,
@@ -49,27 +53,21 @@ fn testbed() -> Testbed {
 
 /// Waits until the schedule is reported as active.
 async fn wait_until_active(testbed: &Testbed) {
-    let resource = ApiResource {
-        group: "zalando.org".to_owned(),
-        version: "v1".to_owned(),
-        api_version: "zalando.org/v1".to_owned(),
-        kind: "ScalingSchedule".to_owned(),
-        plural: "scalingschedules".to_owned(),
-    };
+    let kind = GroupVersionKind::gvk("zalando.org", "v1", "ScalingSchedule");
     let schedules: Api<DynamicObject> =
-        Api::namespaced_with(testbed.client(), NAMESPACE, &resource);
+        Api::namespaced_with(testbed.client(), NAMESPACE, &ApiResource::from_gvk(&kind));
     let is_active = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.data["status"]["active"] == true)
     };
     let reached = kube::runtime::wait::await_condition(schedules, "evening", is_active);
-    timeout(LIMIT, reached).await.expect("an active schedule").unwrap();
+    timeout(TIMEOUT, reached).await.expect("an active schedule").unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn autoscaler_scales_when_a_schedule_changes() {
     let testbed = testbed();
-    // Other metrics would tolerate 21 instead of 20. The value changes long before the sync period
-    // ends.
+    // For other metrics, the step from 20 to 21 is within the tolerance. The value changes long
+    // before the sync period ends.
     testbed.apply_all([schedule(Timestamp::now() - SignedDuration::from_secs(1), 21)]);
     let served = ServedTestbed::new(&testbed).await;
     let flags = [

@@ -29,8 +29,7 @@ use tokio::{
 };
 
 const SECRET: &str = "hunter2";
-/// Timeout of every wait.
-const LIMIT: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Responses with the secret in different places. None has a number as its value.
 fn responses() -> Vec<String> {
@@ -119,7 +118,7 @@ async fn wait_for_events(testbed: &Testbed, served: &ServedTestbed, count: usize
             }
         }
     };
-    timeout(LIMIT, failed).await.unwrap_or_else(|_| panic!("{}", served.log()));
+    timeout(TIMEOUT, failed).await.unwrap_or_else(|_| panic!("{}", served.log()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

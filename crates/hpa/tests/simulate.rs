@@ -23,8 +23,8 @@ fn simulate_compares_variants_and_explains_their_scalings() {
     let (status, table, errors) = hpa(&["simulate", &example("tolerance.yaml"), "--steps"]);
     assert_eq!((status, errors.as_str()), (Some(0), ""));
     let mut lines = table.lines();
-    let answer = "Best variant (least overload, then lowest cost): tolerance 2 % up, overloaded for \
-                  0s, at $3.31 (+1.17 %), 8.28 pod-hours.";
+    let answer = "Best variant (least overload, then lowest cost): tolerance 2 % up, overloaded \
+                  for 0s, at $3.31 (+1.17 %), 8.28 pod-hours.";
     assert_eq!(lines.next(), Some(answer));
     let title = lines.next().unwrap_or_default();
     assert!(title.starts_with("tolerance, ") && title.ends_with(" simulated"), "{title}");
@@ -197,18 +197,18 @@ fn error_of_recommend_has_exit_status_2() {
     assert!(errors.contains("none.yaml"), "{errors}");
     let file = folder.path().join("scenario.yaml");
     let scenario = fs::read_to_string(example("tolerance.yaml")).expect("a scenario");
-    fs::write(&file, scenario.replace("name: cpu", "name: gpu")).expect("a scenario");
-    let (status, _, errors) = hpa(&["recommend", &file.to_string_lossy()]);
+    let check_error = |from: &str, to: &str, expected: &str| {
+        fs::write(&file, scenario.replace(from, to)).expect("a scenario");
+        let (status, _, errors) = hpa(&["recommend", &file.to_string_lossy()]);
+        assert!(status == Some(2) && errors.ends_with(expected), "{status:?} {errors}");
+    };
     let expected = "scenario.yaml: the scenario lacks metrics of the autoscaler: gpu\n";
-    assert!(status == Some(2) && errors.ends_with(expected), "{errors}");
-    let disabled = scenario.replace("  replicas: 3\n", "  replicas: 0\n");
-    fs::write(&file, disabled).expect("a scenario");
-    let (status, _, errors) = hpa(&["recommend", &file.to_string_lossy()]);
+    check_error("name: cpu", "name: gpu", expected);
     let expected = "scenario.yaml: the autoscaler never decided: autoscaling is off because the \
                     target is at 0 replicas\n";
-    assert!(status == Some(2) && errors.ends_with(expected), "{errors}");
+    check_error("  replicas: 3\n", "  replicas: 0\n", expected);
     let paused = "metadata: {name: api, annotations: {autoscaling.hpa-rs.dev/pause: 'true'}}";
-    fs::write(&file, scenario.replace("metadata: {name: api}", paused)).expect("a scenario");
-    let (status, _, errors) = hpa(&["recommend", &file.to_string_lossy()]);
-    assert!(status == Some(2) && errors.contains("is paused or in a dry run"), "{errors}");
+    let expected = "scenario.yaml: the autoscaler is paused or in a dry run: remove that setting \
+                    from the scenario\n";
+    check_error("metadata: {name: api}", paused, expected);
 }

@@ -39,10 +39,8 @@ async fn serve_documents() -> SocketAddr {
 
 /// An autoscaler with `current` as the current metric in its status.
 fn autoscaler(name: &str, metric: &Value, current: &Value, annotations: &[(&str, &str)]) -> Value {
-    let mut hpa = objects::hpa(name, 1..=9, [metric.clone()]);
-    for (name, value) in annotations {
-        hpa["metadata"]["annotations"][format!("metric-config.{name}")] = json!(value);
-    }
+    let hpa = objects::hpa(name, 1..=9, [metric.clone()]);
+    let mut hpa = objects::with_collector_annotations(hpa, annotations);
     hpa["status"] = json!({
         "currentReplicas": 2, "desiredReplicas": 2, "currentMetrics": [current],
         "conditions": [{
@@ -173,8 +171,8 @@ async fn explain_reads_the_sources_that_the_flags_configure() {
             "{first}"
         );
         let flag = if name.ends_with("night") { "--scaling-schedule" } else { "--collectors" };
-        let others = if name.ends_with("orders") { ", with --prometheus-url or" } else { "." };
-        let advice = format!("If the controller runs with {flag}, use its flags here{others}");
+        let rest = if name.ends_with("orders") { ", with --prometheus-url or" } else { "." };
+        let advice = format!("If the controller runs with {flag}, use its flags here{rest}");
         assert!(output.contains(&advice), "{output}");
         let output = run(&served, &["explain", &name], &flags).await;
         let first = output.lines().next().unwrap_or_default();

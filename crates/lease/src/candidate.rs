@@ -33,10 +33,10 @@ impl Candidate {
             return Self { leadership: Leadership::without_election(), release, elector: None };
         };
         let (elector, state) = Elector::new(election, clock.clone(), hooks);
-        // Not on a thread of its own, although other work on this runtime delays renewals: a process
-        // whose runtime is stuck must lose the lease. By default, a renewal may be 8 s late. The
-        // longest steps decode a response, whose length is limited (64 MiB of a metrics API).
-        // Evaluations whose length a tenant influences must run on blocking threads.
+        // Not on a thread of its own, although other work on this runtime delays renewals: a
+        // process whose runtime is stuck must lose the lease. By default, a renewal may be 8 s
+        // late. The longest steps decode a response, whose length is limited (64 MiB of a metrics
+        // API). Evaluations whose length a tenant influences must run on blocking threads.
         let elector = AbortOnDropHandle::new(tokio::spawn(elector.run(release.clone())));
         Self { leadership: Leadership::new(state, clock), release, elector: Some(elector) }
     }

@@ -52,10 +52,8 @@ pub(crate) struct Elector {
     /// Started when a GET finds the lease. Ends if the watch fails or this instance acquires or
     /// renews the lease.
     watch: Option<LeaseWatch>,
-    /// The time of the first of consecutive failed requests. `None` if the last request succeeded.
-    failing_since: Option<Instant>,
     /// The time of the last log line about a failed request. `None` if the last request succeeded.
-    failure_logged: Option<Instant>,
+    failure_logged_at: Option<Instant>,
 }
 
 /// The outcome of an acquisition or a renewal.
@@ -88,8 +86,7 @@ impl Elector {
             predecessor: None,
             hooks,
             watch: None,
-            failing_since: None,
-            failure_logged: None,
+            failure_logged_at: None,
         };
         (elector, receiver)
     }
@@ -247,6 +244,7 @@ impl Elector {
         }
     }
 
+    /// Stores the lease as read, written or watched. Reports a new holder to the hooks.
     fn observe(&mut self, lease: Option<ElectionLease>) {
         let identity = &self.config.identity;
         let record = lease.as_ref().map(LeaseRecord::from);
@@ -299,10 +297,12 @@ impl Elector {
     async fn write_lease(&mut self, step: Step) -> LeaseWrite {
         let (sent, renewed) = (Instant::now(), self.clock.instants());
         let (lease, parameters) = (self.our_lease(), PostParams::default());
+        let is_new = step == Step::Create;
         let request = async {
-            match step {
-                Step::Create => self.api.create(&parameters, &lease).await,
-                _ => self.api.replace(&self.config.name, &parameters, &lease).await,
+            if is_new {
+                self.api.create(&parameters, &lease).await
+            } else {
+                self.api.replace(&self.config.name, &parameters, &lease).await
             }
         };
         let error = match timeout(self.request_timeout(), request).await {
@@ -317,7 +317,7 @@ impl Elector {
             Err(_) => RequestError::TimedOut,
         };
         // The response to a create is 404 if the namespace doesn't exist.
-        let conflicts = if step == Step::Create { &[409][..] } else { &[404, 409] };
+        let conflicts = if is_new { &[409][..] } else { &[404, 409] };
         if matches!(&error, RequestError::Refused(status) if conflicts.contains(&status.code)) {
             debug!(lease = %self.lease_name(), %error, "another client wrote the lease");
             return LeaseWrite::Conflict;
@@ -362,8 +362,7 @@ impl Elector {
     }
 
     fn record_success(&mut self) {
-        if self.failing_since.take().is_some() {
-            self.failure_logged = None;
+        if self.failure_logged_at.take().is_some() {
             self.hooks.on_failing_since(None);
             info!(lease = %self.lease_name(), "requests for the leader lease succeed again");
         }
@@ -373,12 +372,11 @@ impl Elector {
     /// minute: otherwise a standby that can't read the lease would look healthy.
     fn record_failure(&mut self, error: &RequestError) {
         let now = Instant::now();
-        if self.failing_since.is_none() {
-            self.failing_since = Some(now);
-            self.hooks.on_failing_since(self.failing_since);
+        if self.failure_logged_at.is_none() {
+            self.hooks.on_failing_since(Some(now));
         }
-        if self.failure_logged.is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL) {
-            self.failure_logged = Some(now);
+        if self.failure_logged_at.is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL) {
+            self.failure_logged_at = Some(now);
             warn!(lease = %self.lease_name(), %error, "failed to read or write the leader lease");
         }
     }

@@ -2,9 +2,9 @@
 
 use uuid::Uuid;
 
-/// A unique identity, in client-go's format: the host name, `_`, and a random UUID. A restarted
-/// instance gets another one. `pod_name` replaces the host name, which Kubernetes truncates to 63
-/// characters.
+/// A unique identity, in kube-controller-manager's format: the host name, `_`, and a random UUID. A
+/// restarted instance gets another one. `pod_name` replaces the host name, which Kubernetes
+/// truncates to 63 characters.
 pub fn identity(pod_name: Option<&str>) -> String {
     let host = pod_name.map_or_else(host_name, ToOwned::to_owned);
     format!("{host}_{}", Uuid::new_v4())

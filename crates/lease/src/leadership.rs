@@ -68,7 +68,8 @@ struct ElectionReceiver {
     clock: Arc<dyn Clock>,
 }
 
-/// The error of a write request that was not sent or was aborted.
+/// The error of a write request that was not sent or was aborted, and of [`Leadership::acquired`]
+/// if this instance will not become the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this instance is not the leader")]
 pub struct NotLeader;
@@ -83,15 +84,15 @@ impl Leadership {
         Self { election: Some(ElectionReceiver { state, clock }) }
     }
 
-    /// Waits until this instance is the leader and returns its predecessor, if one is known. `None`
-    /// if this instance will not become the leader.
-    pub async fn acquired(&self) -> Option<Option<Predecessor>> {
-        let Some(election) = &self.election else { return Some(None) };
+    /// Waits until this instance is the leader. Returns its predecessor, if one is known. Fails if
+    /// this instance will not become the leader.
+    pub async fn acquired(&self) -> Result<Option<Predecessor>, NotLeader> {
+        let Some(election) = &self.election else { return Ok(None) };
         let mut state = election.state.clone();
         let decided = state.wait_for(|state| *state != ElectionState::Standby).await;
         match decided.map(|state| state.clone()) {
-            Ok(ElectionState::Leading { predecessor, .. }) => Some(predecessor),
-            Ok(ElectionState::Standby | ElectionState::Ended) | Err(_) => None,
+            Ok(ElectionState::Leading { predecessor, .. }) => Ok(predecessor),
+            Ok(ElectionState::Standby | ElectionState::Ended) | Err(_) => Err(NotLeader),
         }
     }
 

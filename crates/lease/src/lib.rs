@@ -11,10 +11,10 @@
 //! ```
 //!
 //! [`Candidate`] joins an election. [`lead`] joins it again after each lost lease, for work that
-//! can be restarted. [`LeaderTask`] is work that only the leader does; [`TaskPanics`] reports panics
-//! of such tasks and others. [`events`] writes Kubernetes events. [`LeaseHooks`] adds annotations to
-//! the lease, and gets its resource versions, its other holders and the time since which requests
-//! for it fail.
+//! can be restarted. [`LeaderTask`] is work that only the leader does; [`TaskPanics`] reports
+//! panics of such tasks and others. [`events`] writes Kubernetes events. [`LeaseHooks`] adds
+//! annotations to the lease, and gets its resource versions, its other holders and the time since
+//! which requests for it fail.
 //!
 //! Protocol, flags, defaults and fields are those of client-go, and instances that use client-go
 //! can compete for the same lease. The differences:

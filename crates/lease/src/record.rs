@@ -12,6 +12,7 @@ use crate::{
 impl From<&ElectionLease> for LeaseRecord {
     fn from(lease: &ElectionLease) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();
+        // As in client-go, a lease without a duration has already expired.
         let seconds = spec.lease_duration_seconds.unwrap_or_default();
         Self {
             holder: spec.holder_identity.unwrap_or_default(),
@@ -92,14 +93,9 @@ mod tests {
         let mut lease = ElectionLease::default();
         annotate(&mut lease, vec![("a", Some("1".to_owned())), ("b", Some("2".to_owned()))]);
         annotate(&mut lease, vec![("b", None), ("c", Some("3".to_owned()))]);
-        let annotations = lease.metadata.annotations.expect("annotations");
-        assert_eq!(
-            annotations,
-            BTreeMap::from(
-                [("a", "1"), ("c", "3")]
-                    .map(|(name, value)| { (name.to_owned(), value.to_owned()) })
-            )
-        );
+        let expected =
+            [("a", "1"), ("c", "3")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(lease.metadata.annotations, Some(BTreeMap::from(expected)));
     }
 
     #[test]

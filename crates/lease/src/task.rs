@@ -26,7 +26,7 @@ pub async fn lead<F: Future<Output = ()>>(
         let candidate = Candidate::new(election, clock.clone(), Arc::new(()));
         let leadership = candidate.leadership();
         let term = async {
-            if leadership.acquired().await.is_none() {
+            if leadership.acquired().await.is_err() {
                 return;
             }
             tokio::select! {

@@ -13,7 +13,8 @@ use hpa_calc::{
 use kube::runtime::watcher;
 
 pub use self::connection::{
-    TlsSettingNames, connection_cause, innermost, is_client_certificate_refused, origin,
+    TlsSettingNames, connection_cause, innermost, is_client_certificate_refused,
+    is_connection_failure, url_origin,
 };
 use crate::{ListError, ObjectKey, resource::GroupResource, values::NoValue, wire::WireError};
 

@@ -35,9 +35,9 @@ use crate::{
 const PAGE_SIZE: u32 = 500;
 
 /// The objects of an API server. For resource metrics, pods and nodes come from caches that
-/// [`KubeObjects::watch`] keeps up to date. For custom metrics, names of pods come from the cache
-/// if it has synced (unless [`KubeObjects::with_pod_lists`] is set), and names of other objects are
-/// listed for each query.
+/// [`Self::watch_pods`] and [`Self::watch_nodes`] keep up to date. For custom metrics, names of
+/// pods come from the cache if it has synced (unless [`Self::with_pod_lists`] is set), and names of
+/// other objects are listed for each query.
 pub struct KubeObjects {
     client: Client,
     /// The namespace of the cached pods. `None` for all namespaces.
@@ -135,7 +135,8 @@ impl CachedObject {
 }
 
 impl KubeObjects {
-    /// Creates empty caches of pods and nodes. [`Self::watch`] fills them.
+    /// Creates empty caches of pods and nodes. [`Self::watch_pods`] and [`Self::watch_nodes`] fill
+    /// them.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -184,11 +185,6 @@ impl KubeObjects {
     pub async fn watch_nodes(&self) {
         let kind = kube_resource(&GroupResource::nodes(), "v1", "Node");
         self.nodes.watch(StoredObject::api(self.client.clone(), "", &kind)).await;
-    }
-
-    /// Keeps both caches up to date. Never ends.
-    pub async fn watch(&self) {
-        tokio::join!(self.watch_pods(), self.watch_nodes());
     }
 
     async fn list_names(

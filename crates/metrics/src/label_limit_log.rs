@@ -36,7 +36,7 @@ impl LabelLimitLog {
         self.0.lock().add(namespace, name);
     }
 
-    /// Logs the pods that were added since the last warning, if that is a minute ago.
+    /// Logs the pods that were added since the last warning, at most once a minute.
     pub fn log_if_due(&self) {
         let due = self.0.lock().take_due(Instant::now());
         if let Some(pods) = due {

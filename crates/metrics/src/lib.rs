@@ -134,13 +134,13 @@ pub use coalesce::{Coalescing, CoalescingSettings, SingleFlight};
 pub use decode::{DecodeError, decode_json, decode_value, null_as_default};
 pub use error::{
     MetricError, NotFound, TlsSettingNames, connection_cause, describe, innermost,
-    is_client_certificate_refused, origin, with_causes,
+    is_client_certificate_refused, is_connection_failure, url_origin, with_causes,
 };
 pub use isolate::{FairPermit, FairSemaphore, Isolating, IsolationSettings, KeyedSemaphores};
 pub use kube_client::{ClientSettings, KubeMetricsClient, generic_message, percent_encode};
 pub use kube_objects::KubeObjects;
 pub use label_limit_log::{LABEL_LIMIT_LOG, LabelLimitLog};
-pub use log_interval::mark_logged_if_due;
+pub use log_interval::{LogLimit, mark_logged_if_due};
 pub use mapper::{DiscoveryMapper, FixedMapper, ResourceMapper};
 pub use objects::{ListError, ObjectLister, ObjectMetadata};
 pub use query::{

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The minimum time between two log lines.
@@ -15,4 +16,28 @@ pub fn mark_logged_if_due(last_logged: &mut Option<Instant>, now: Instant) -> bo
     }
     *last_logged = Some(now);
     true
+}
+
+/// Limits a log line to one a minute.
+#[derive(Debug, Default)]
+pub struct LogLimit(Mutex<Option<Instant>>);
+
+impl LogLimit {
+    /// Returns whether to log the line now, and if so, starts the next minute.
+    pub fn try_acquire(&self) -> bool {
+        mark_logged_if_due(&mut self.0.lock(), Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn line_is_due_once_a_minute() {
+        let limit = LogLimit::default();
+        assert!(limit.try_acquire() && !limit.try_acquire());
+        tokio::time::advance(LOG_INTERVAL).await;
+        assert!(limit.try_acquire() && !limit.try_acquire());
+    }
 }

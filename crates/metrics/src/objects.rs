@@ -12,8 +12,8 @@ use crate::{
     wire::{ItemLabels, ItemMeta},
 };
 
-/// Lists objects of the cluster. By default, it has no cache, and lists fail with
-/// [`ListError::NotCached`].
+/// Lists objects of the cluster. The default methods are those of a lister without a cache: each
+/// list fails with [`ListError::NotCached`].
 #[async_trait]
 pub trait ObjectLister: Send + Sync {
     /// The names of the selected objects, in the order of the API server's list. The namespace is

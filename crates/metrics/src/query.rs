@@ -269,7 +269,7 @@ impl KindMapper {
         namespace: String,
         object: &CrossVersionObjectReference,
     ) -> Result<(GroupResource, String, String), MetricError> {
-        // As in the reference, any name of a Namespace means that of the autoscaler.
+        // As in the reference, a Namespace of any name stands for the autoscaler's namespace.
         if object.is_namespace() {
             return Ok((GroupResource::namespaces(), String::new(), namespace));
         }

@@ -114,7 +114,7 @@ impl ApiResources {
         all
     }
 
-    /// Looks up a resource by its plural or singular name, in any case. An empty group means any
+    /// Looks up a resource by its plural or singular name, ignoring case. An empty group means any
     /// group. If no group equals `group`, the first group that starts with `group` counts.
     pub fn resolve(&self, group: &str, name: &str) -> Result<&ApiResource, ResourceError> {
         let positions = self.by_name.get(&name.to_lowercase()).filter(|_| !name.is_empty());
@@ -162,7 +162,7 @@ mod tests {
     #[rstest]
     #[case::plural("", "pods", "pods")]
     #[case::singular("", "pod", "pods")]
-    #[case::any_case("", "Pod", "pods")]
+    #[case::other_case("", "Pod", "pods")]
     #[case::any_group("", "ingress", "ingresses.networking.k8s.io")]
     #[case::exact_group("apps", "deployment", "deployments.apps")]
     #[case::group_prefix("networking", "ingress", "ingresses.networking.k8s.io")]

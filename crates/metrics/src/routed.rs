@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use hpa_calc::go_text::truncate;
 
 use crate::{
-    CustomValues, ExternalValues, MetricError, MetricSource, NotFound, Query, UsageList, Values,
+    CustomValues, ExternalValues, MetricError, MetricSource, NotFound, Origin, Query, UsageList,
+    Values,
     source::{ApiGroups, Catalog, ListedCustomMetric, ListedExternalMetric},
 };
 
@@ -106,14 +107,6 @@ impl<S: MetricSource> Fallback<S> {
     pub fn new(source: Arc<dyn MetricSource>, next: S) -> Self {
         Self { source, next }
     }
-
-    /// Returns an error if the first source may yet discover the metric of a query.
-    fn check_discovered(&self, query: &Query) -> Result<(), MetricError> {
-        match self.source.catalog().undiscovered(query) {
-            Some(message) => Err(MetricError::Status { code: 503, message: message.into() }),
-            None => Ok(()),
-        }
-    }
 }
 
 #[async_trait]
@@ -128,8 +121,11 @@ impl<S: MetricSource> MetricSource for Fallback<S> {
         let has_metric = has_group && catalog.has(query);
         // A catalog accepts queries for usage even before discovery.
         let is_usage = matches!(query, Query::PodUsage { .. } | Query::NodeUsage { .. });
-        if has_group && (is_usage || !has_metric) {
-            self.check_discovered(query)?;
+        if has_group
+            && (is_usage || !has_metric)
+            && let Some(message) = catalog.undiscovered(query)
+        {
+            return Err(MetricError::Status { code: 503, message: message.into() });
         }
         if has_metric {
             return self.source.read(query).await.and_then(require_value);
@@ -147,7 +143,7 @@ impl<S: MetricSource> MetricSource for Fallback<S> {
 const MAX_QUERY_CHARS: usize = 300;
 
 /// Fails if an external metric has no value, or if the query of a metric of pods or of their usage
-/// has no result. A list that is from no query may be empty because there are no pods.
+/// has no result. An empty list of pods without a query is accepted: there may be no pods.
 fn require_value(values: Values) -> Result<Values, MetricError> {
     match values {
         Values::PodMetrics(UsageList { items, failures, query_without_result: Some(query) })
@@ -166,16 +162,15 @@ fn require_value(values: Values) -> Result<Values, MetricError> {
             }))
         }
         Values::External(ExternalValues { items, omitted, origin }) if items.is_empty() => {
-            let query = origin.query;
-            let reason = match omitted.first() {
-                _ if query.is_empty() && origin.rule.is_empty() => {
-                    NotFound::Other("the source returned none".to_owned())
+            let Origin { rule, query, .. } = origin;
+            Err(MetricError::NoValue(match (query.is_empty(), omitted.first()) {
+                (true, _) => {
+                    let source = if rule.is_empty() { "the source" } else { &*rule };
+                    NotFound::Other(format!("{source} returned none"))
                 }
-                _ if query.is_empty() => NotFound::Other(format!("{} returned none", origin.rule)),
-                Some(one) => NotFound::UnusableSample { query, reason: one.reason },
-                None => NotFound::NoResult { query },
-            };
-            Err(MetricError::NoValue(reason))
+                (false, Some(one)) => NotFound::UnusableSample { query, reason: one.reason },
+                (false, None) => NotFound::NoResult { query },
+            }))
         }
         values => Ok(values),
     }

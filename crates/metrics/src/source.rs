@@ -84,7 +84,7 @@ pub struct AnyMetric;
 
 impl Catalog for AnyMetric {
     fn groups(&self) -> ApiGroups {
-        ApiGroups { custom: true, external: true, resource: true }
+        ApiGroups::ALL
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {
@@ -116,6 +116,9 @@ pub struct ApiGroups {
 }
 
 impl ApiGroups {
+    /// All APIs.
+    pub const ALL: Self = Self { custom: true, external: true, resource: true };
+
     /// Whether there are metrics for an API.
     pub fn has(self, api: MetricsApi) -> bool {
         match api {

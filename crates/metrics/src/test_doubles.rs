@@ -125,21 +125,18 @@ fn milli(quantity: &str) -> MilliValue {
 impl FixedSource {
     fn custom(&self, query: &CustomQuery) -> Result<CustomValues, MetricError> {
         let CustomQuery { resource, namespace, objects, metric, .. } = query;
-        let selected = match objects {
-            Objects::Named(_) => Vec::new(),
+        let queried: Vec<String> = match objects {
+            Objects::Named(name) => vec![name.clone()],
             Objects::Selected(selector) => {
                 let selected = self.objects.select(resource, namespace, selector);
-                if selected.is_empty() {
-                    let reason = NotFound::Other("no resource names requested".to_owned());
-                    return Err(MetricError::UnknownMetric(reason));
-                }
-                selected
+                selected.into_iter().map(|object| object.key.name).collect()
             }
         };
-        let is_queried = |name: &str| match objects {
-            Objects::Named(queried) => queried == name,
-            Objects::Selected(_) => selected.iter().any(|selected| selected.key.name == name),
-        };
+        if queried.is_empty() {
+            let reason = NotFound::Other("no resource names requested".to_owned());
+            return Err(MetricError::UnknownMetric(reason));
+        }
+        let is_queried = |value: &&MetricValue| queried.iter().any(|name| **name == *value.object);
         let mut metric_values = self.custom.iter().filter(|(kind, name, in_namespace, _)| {
             kind.resource == *resource && name == metric && in_namespace == namespace
         });
@@ -148,7 +145,7 @@ impl FixedSource {
             return Err(MetricError::UnknownMetric(NotFound::Custom { resource, metric }));
         };
         let values = std::iter::once(first).chain(metric_values).map(|(.., value)| value);
-        let items: Vec<_> = values.filter(|value| is_queried(&value.object)).cloned().collect();
+        let items: Vec<_> = values.filter(is_queried).cloned().collect();
         if items.is_empty() && matches!(objects, Objects::Named(_)) {
             let reason = NotFound::NoResult { query: String::new() };
             return Err(MetricError::NoValueForObject(reason));

@@ -109,7 +109,7 @@ impl Server {
 }
 
 /// Maps two kinds to resources. Lookups in the group `slow` never complete.
-pub(crate) struct Names;
+struct Names;
 
 #[async_trait]
 impl ResourceNames for Names {

@@ -205,12 +205,20 @@ impl Cluster {
         for incident in self.incidents.drain(..due).collect::<Vec<_>>() {
             match incident.kind {
                 IncidentKind::MetricsOutage => {
-                    let until = self.model.now + incident.seconds();
+                    let until = self.model.now + incident.duration_seconds();
                     self.model.metrics.begin_outage(incident.source, until);
                 }
                 IncidentKind::Rollout => self.roll_out(),
-                IncidentKind::ManualScale => self.scale(incident.replicas.unwrap_or_default()),
-                _ => self.model.affect_pods(&self.id, &incident),
+                IncidentKind::ManualScale => {
+                    if let Some(replicas) = incident.replicas {
+                        self.scale(replicas);
+                    }
+                }
+                IncidentKind::Crash
+                | IncidentKind::Evict
+                | IncidentKind::DeletePods
+                | IncidentKind::Flap
+                | IncidentKind::MissingSamples => self.model.affect_pods(&self.id, &incident),
             }
         }
     }
@@ -232,7 +240,7 @@ impl Cluster {
 
     fn reconcile(&mut self) {
         let before = self.controller_inputs();
-        // A huge load must not exhaust the memory.
+        // The pods of a huge `spec.replicas` must not exhaust the memory.
         let desired = self.replicas.min(MAX_PODS);
         match self.kind.clone() {
             WorkloadKind::Deployment { strategy } => self.reconcile_deployment(&strategy, desired),

@@ -89,6 +89,8 @@ impl<'a> Forecasts<'a> {
         }
     }
 
+    /// The forecast of a metric. Renews the decision of the gate if it is a day old. `None` until
+    /// there is a first decision.
     fn forecast(
         &mut self,
         index: usize,
@@ -97,18 +99,18 @@ impl<'a> Forecasts<'a> {
         now: Timestamp,
     ) -> Option<MetricForecast> {
         let settings = gate_settings(self.variant, &self.settings, metric_load.per_replica);
-        let slot = self.metrics.get_mut(index)?;
-        let is_due = |metric: &MetricState| now.duration_since(metric.decided_at) >= GATE_INTERVAL;
-        if slot.as_ref().is_none_or(is_due) {
-            let per_load = match slot {
-                Some(metric) => metric.per_load,
+        let state = self.metrics.get_mut(index)?;
+        let is_due = |state: &MetricState| now.duration_since(state.decided_at) >= GATE_INTERVAL;
+        if state.as_ref().is_none_or(is_due) {
+            let per_load = match state {
+                Some(state) => state.per_load,
                 None if load > 0.0 && metric_load.total > 0.0 => metric_load.total / load,
                 // Without a ratio to the load, the metric's past can't be computed.
                 None => return None,
             };
-            *slot = Some(MetricState::new(&self.loads, per_load, &settings, now));
+            *state = Some(MetricState::new(&self.loads, per_load, &settings, now));
         }
-        slot.as_ref()?.forecast(metric_load.total, &settings, now)
+        state.as_ref()?.forecast(metric_load.total, &settings, now)
     }
 }
 
@@ -149,9 +151,10 @@ impl MetricState {
         Self { per_load, history, decision, decided_at: now }
     }
 
+    /// `metric_load` is the measured load of the metric, from which the forecast starts.
     fn forecast(
         &self,
-        load: f64,
+        metric_load: f64,
         settings: &GateSettings,
         now: Timestamp,
     ) -> Option<MetricForecast> {
@@ -159,7 +162,8 @@ impl MetricState {
         let model = decision.choice.map_or_else(Model::default, |choice| choice.model);
         let GateSettings { horizon, zone, .. } = settings;
         let measured = now.checked_sub(settings.workload.delay).ok()?;
-        let input = ForecastInput { now: measured, load, horizon: *horizon, zone, model };
+        let input =
+            ForecastInput { now: measured, load: metric_load, horizon: *horizon, zone, model };
         let forecast = history.forecast(&input);
         let forecast = forecast.map(|forecast| forecast.at_quantile(settings.quantile));
         let text = decision.text().into();
@@ -172,7 +176,7 @@ pub(crate) fn would_help(variant: &Variant) -> bool {
     let target = variant.profile().effective_target_load();
     let settings = gate_settings(variant, &variant.settings(), target);
     let trace = Trace::new(past_loads(variant, variant.start));
-    target > 0.0 && decide(&trace, &settings).reason.is_active()
+    decide(&trace, &settings).reason.is_active()
 }
 
 /// The load in each minute of the four weeks before the start.
@@ -213,9 +217,10 @@ mod tests {
         let (reactive, forecast) = (run(base.clone(), |_| {}), run(forecast.clone(), |_| {}));
         let overload = |run: &Run| run.outcome.overload.seconds;
         assert!(overload(&forecast) * 2.0 < overload(&reactive), "{:?}", forecast.outcome);
-        let first = |run: &Run| run.steps.iter().find(|step| step.to > step.from).unwrap().clone();
-        assert!(first(&forecast).second < first(&reactive).second);
-        assert!(first(&forecast).sentence.contains("forecast: "), "{:?}", first(&forecast));
+        let scale_up = |run: Run| run.steps.into_iter().find(|step| step.to > step.from).unwrap();
+        let (reactive, forecast) = (scale_up(reactive), scale_up(forecast));
+        assert!(forecast.second < reactive.second);
+        assert!(forecast.sentence.contains("forecast: "), "{forecast:?}");
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::{
 const REVERSAL_SECONDS: f64 = 600.0;
 /// Above this utilization, a request is assumed to take 100 times as long as on an idle pod.
 const MAX_UTILIZATION: f64 = 0.99;
-const PERCENTILE: f64 = 0.99;
+/// The percentile of latencies, waits and risks in results.
+pub(crate) const PERCENTILE: f64 = 0.99;
 /// A 99th percentile of the latency up to this is accepted, as a multiple of the latency on an idle
 /// pod. 10 is the latency at a utilization of 90 %.
 pub(crate) const ACCEPTED_LATENCY: f64 = 10.0;
@@ -73,8 +74,7 @@ impl WeightedHistogram {
     const GROWTH: f64 = 1.02;
 
     fn add(&mut self, value: f64, weight: f64) {
-        let bin = number::ceil(value.max(0.0).ln_1p() / Self::GROWTH.ln());
-        let bin = usize::try_from(bin).unwrap_or_default();
+        let bin = number::ceil(value.max(0.0).ln_1p() / Self::GROWTH.ln()) as usize;
         if self.bins.len() <= bin {
             self.bins.resize(bin + 1, 0.0);
         }
@@ -106,9 +106,8 @@ impl Measurements {
     pub(crate) fn new(objective: Objective, cost: Cost, start: &ClusterState<'_>) -> Self {
         let queues = start.queues.iter().map(|queue| {
             let Backlog { waiting, arrived, drained } = queue.backlog;
-            let waiting = if waiting > 0.0 { vec![(0.0, waiting)] } else { vec![] };
-            let (waiting, waits) = (waiting.into(), WeightedHistogram::default());
-            QueueMeasurements { waiting, arrived, drained, waits }
+            let waiting = (waiting > 0.0).then_some((0.0, waiting)).into_iter().collect();
+            QueueMeasurements { waiting, arrived, drained, waits: WeightedHistogram::default() }
         });
         let desired = start.replicas;
         Self {
@@ -143,14 +142,10 @@ impl Measurements {
         if lost > 0.0 || is_late {
             self.overload_seconds += 1.0;
         }
-        let is_short = state.ready < state.needed;
-        match (self.shortage_since, is_short) {
-            (None, true) => self.shortage_since = Some(now),
-            (Some(since), false) => {
-                self.shortages.push(now - since);
-                self.shortage_since = None;
-            }
-            _ => {}
+        if state.ready < state.needed {
+            self.shortage_since.get_or_insert(now);
+        } else if let Some(since) = self.shortage_since.take() {
+            self.shortages.push(now - since);
         }
     }
 

@@ -47,7 +47,26 @@ impl PodTemplate {
             phase,
             start_time: lifecycle.scheduled_at.map(at),
             ready,
+            unschedulable: lifecycle.unschedulable && lifecycle.scheduled_at.is_none(),
             ..self.pod.clone()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pod_is_unschedulable_until_it_has_a_node() {
+        let template = PodTemplate::new("web", &PodProfile::default());
+        let mut pod = model::Pod::new("shop", "web-1", "web", "0");
+        let is_unschedulable =
+            |pod: &model::Pod| template.api_pod(pod, Timestamp::UNIX_EPOCH).unschedulable;
+        assert!(!is_unschedulable(&pod));
+        pod.lifecycle.advance(1.0, false);
+        assert!(is_unschedulable(&pod));
+        pod.lifecycle.advance(2.0, true);
+        assert!(!is_unschedulable(&pod));
     }
 }

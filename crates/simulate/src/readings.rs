@@ -22,7 +22,7 @@ use crate::{
 const NANO: f64 = 1e9;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 const MILLI: f64 = 1e3;
-const KIBI: f64 = 1024.0;
+const KIBI: i64 = 1024;
 
 /// The metrics APIs at one time.
 pub(crate) struct MetricsApis<'a> {
@@ -166,7 +166,7 @@ impl<'a> MetricsApis<'a> {
             .pods()
             .filter_map(|pod| {
                 let sample = pod.rate.latest(self.now, settings)?;
-                let value = metric.base + metric.per_unit * sample.value;
+                let value = metric.value(sample.value);
                 Some((pod.name.as_str(), self.pod_sample(sample, milli(value))))
             })
             .collect();
@@ -212,15 +212,12 @@ impl<'a> MetricsApis<'a> {
     }
 
     fn is_queried_object(&self, object: &ObjectRef, queried: &CrossVersionObjectReference) -> bool {
-        let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
         let is_same_name = if queried.is_namespace() {
             object.name == self.namespace
         } else {
             object.name == queried.name && object.namespace == self.namespace
         };
-        object.kind == queried.kind
-            && group(&object.api_version) == group(&queried.api_version)
-            && is_same_name
+        object.kind == queried.kind && object.group() == queried.group() && is_same_name
     }
 }
 
@@ -238,7 +235,8 @@ fn usage(
             Some(MilliValue::from_milli(nanos.div_euclid(NANOS_PER_MILLI) + up))
         }
         ResourceName::Memory => {
-            Some(MilliValue::from_units(number::round(memory / KIBI).saturating_mul(1024)))
+            let kibibytes = number::round(memory / KIBI as f64);
+            Some(MilliValue::from_units(kibibytes.saturating_mul(KIBI)))
         }
         _ => None,
     };

@@ -3,7 +3,7 @@
 use hpa_calc::{
     Explanation, History, HorizontalPodAutoscaler, Plan, Readings, Scale, SelectedPods, Settings,
     explain::{Reason, metric_name},
-    settings::{PodSelection, ResolvedSettings, SettingPolicy},
+    settings::PodSelection,
 };
 use serde::Serialize;
 
@@ -123,7 +123,7 @@ pub struct TimelinePoint {
     pub served: f64,
     /// The capacity of the ready pods.
     pub capacity: f64,
-    /// The largest backlog of all queues.
+    /// The backlog of the queue that has the largest one.
     pub backlog: f64,
     pub ready: u32,
     pub pods: u32,
@@ -131,23 +131,6 @@ pub struct TimelinePoint {
     pub replicas: u32,
     /// The recommendation of the metrics, before stabilization, policies and bounds.
     pub recommended: Option<u32>,
-}
-
-/// A run in progress.
-struct Simulator<'a> {
-    variant: &'a Variant,
-    settings: Settings,
-    /// In seconds.
-    sync_period: f64,
-    cluster: Cluster,
-    hpa: HorizontalPodAutoscaler,
-    history: History,
-    forecasts: Option<Forecasts<'a>>,
-    measurements: Measurements,
-    /// The metrics that the scenario doesn't have. `None` before metrics are read.
-    absent_metrics: Option<Vec<String>>,
-    run: Run,
-    options: RunOptions<'a>,
 }
 
 /// Options of a run, which don't change its outcome.
@@ -165,34 +148,27 @@ impl Variant {
         self.run_with(RunOptions::default())
     }
 
-    /// The settings for decisions. The autoscaler may override any of them: a scenario has no
-    /// policy that forbids settings.
-    pub(crate) fn settings(&self) -> Settings {
-        self.resolved_settings().settings
-    }
-
-    /// Whether the autoscaler scales: it has neither a pause nor a dry run.
-    pub fn may_scale(&self) -> bool {
-        self.settings().may_scale()
-    }
-
-    /// The settings for decisions, and the problems of those that are ignored or have no effect.
-    pub(crate) fn resolved_settings(&self) -> ResolvedSettings {
-        let settings = self.controller.decision_settings();
-        settings.for_autoscaler(&self.autoscaler, &SettingPolicy::default())
-    }
-
-    /// The sync period in seconds: that of the autoscaler or, if it sets none, that of the
-    /// controller.
-    pub(crate) fn sync_period(&self) -> f64 {
-        let autoscaler_period = self.settings().sync_period.map(|period| period.as_secs_f64());
-        autoscaler_period.unwrap_or(self.controller.sync_period.get())
-    }
-
     /// Runs the variant to its end with `options`.
     pub fn run_with(&self, options: RunOptions<'_>) -> Run {
         Simulator::new(self, options).run()
     }
+}
+
+/// A run in progress.
+struct Simulator<'a> {
+    variant: &'a Variant,
+    settings: Settings,
+    /// In seconds.
+    sync_period: f64,
+    cluster: Cluster,
+    hpa: HorizontalPodAutoscaler,
+    history: History,
+    forecasts: Option<Forecasts<'a>>,
+    measurements: Measurements,
+    /// The metrics that the scenario doesn't have. `None` before metrics are read.
+    absent_metrics: Option<Vec<String>>,
+    run: Run,
+    options: RunOptions<'a>,
 }
 
 impl<'a> Simulator<'a> {
@@ -352,9 +328,14 @@ mod tests {
     use super::*;
     use crate::ScenarioFile;
 
+    fn run(scenario: &str) -> Run {
+        let options = RunOptions { records_timeline: true, ..RunOptions::default() };
+        ScenarioFile::parse_alone(scenario).unwrap().variants[0].run_with(options)
+    }
+
     #[test]
     fn rollout_of_a_stateful_set_starts_without_another_change() {
-        let text = r"
+        let scenario = r"
 name: rollout
 duration: 20m
 autoscaler:
@@ -366,9 +347,7 @@ autoscaler:
 workload: {kind: StatefulSet, load: {constant: 100}}
 incidents: [{kind: rollout, at: 10m}]
 ";
-        let scenario_file = ScenarioFile::parse_alone(text).unwrap();
-        let run = scenario_file.variants[0]
-            .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
+        let run = run(scenario);
         let ready = |from: f64, to: f64| {
             let points = run.timeline.iter().filter(|point| (from..to).contains(&point.second));
             points.map(|point| point.ready).min()
@@ -379,7 +358,7 @@ incidents: [{kind: rollout, at: 10m}]
 
     #[test]
     fn warm_start_creates_all_pods_of_a_large_stateful_set() {
-        let text = r"
+        let scenario = r"
 duration: 1m
 autoscaler:
   metadata: {name: db}
@@ -389,15 +368,13 @@ autoscaler:
     maxReplicas: 300
 workload: {load: {constant: 100}}
 ";
-        let scenario_file = ScenarioFile::parse_alone(text).unwrap();
-        let run = scenario_file.variants[0]
-            .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
+        let run = run(scenario);
         assert_eq!(run.timeline[0].ready, 250, "{:?}", run.timeline);
     }
 
     #[test]
     fn scheduled_bounds_hold_at_their_time_of_day() {
-        let text = r#"
+        let scenario = r#"
 duration: 30m
 start: 2026-11-27T06:30:00Z
 autoscaler:
@@ -411,8 +388,7 @@ autoscaler:
     maxReplicas: 9
 workload: {load: {constant: 1}}
 "#;
-        let file = ScenarioFile::parse_alone(text).unwrap();
-        let run = file.variants[0].run();
+        let run = run(scenario);
         let first = run.steps.first().expect("a scaling to the scheduled minimum");
         assert_eq!((first.from, first.to), (1, 5));
         assert!((first.second - 900.0).abs() < 2.0, "{first:?}");

@@ -20,14 +20,17 @@ enum Section {
 }
 
 impl Section {
-    /// The pointers in v2 and the names in v1 of the fields of a metric source.
+    /// The pointers in v2 and the names in v1 of the fields of a metric source. The annotations of
+    /// v1 have the names of v2beta1. In a status, `current` replaces `target` in them.
     fn fields(self, source: &str) -> impl Iterator<Item = (String, String)> {
-        let values = match self {
+        let value_field = match self {
             Self::Spec => "target",
             Self::Status => "current",
         };
         source_members(source).map(move |(name, path)| match path.strip_prefix("target.") {
-            Some(field) => (format!("/{values}/{field}"), name.replacen("target", values, 1)),
+            Some(field) => {
+                (format!("/{value_field}/{field}"), name.replacen("target", value_field, 1))
+            }
             None => (format!("/{}", path.replace('.', "/")), name.to_owned()),
         })
     }
@@ -63,30 +66,22 @@ pub(crate) fn to_v1(object: &Value) -> Value {
             json_fields::copy(object, &mut v1, &["status", field]);
         }
     }
-    let cpu_utilization = |metric: &Value, pointer: &str| {
-        let is_cpu = json_fields::str_at(metric, "/resource/name") == "cpu";
-        json_fields::i64_at(metric, pointer).filter(|_| is_cpu)
-    };
-    let target = "/resource/target/averageUtilization";
-    let (cpu, others): (Vec<&Value>, Vec<&Value>) = json_fields::array_at(object, "/spec/metrics")
-        .partition(|metric| cpu_utilization(metric, target).is_some());
-    if let Some(percent) = cpu.first().and_then(|metric| cpu_utilization(metric, target)) {
+    let targets = || json_fields::array_at(object, "/spec/metrics");
+    let statuses = || json_fields::array_at(object, "/status/currentMetrics");
+    let target_cpu = |metric: &Value| cpu_utilization(metric, "target");
+    if let Some(percent) = targets().find_map(target_cpu) {
         json_fields::set(&mut v1, &["spec", TARGET_CPU], percent);
     }
-    let statuses: Vec<&Value> = json_fields::array_at(object, "/status/currentMetrics").collect();
-    let current = "/resource/current/averageUtilization";
-    if let Some(percent) = statuses.iter().find_map(|metric| cpu_utilization(metric, current)) {
+    if let Some(percent) = statuses().find_map(|metric| cpu_utilization(metric, "current")) {
         json_fields::set(&mut v1, &["status", "currentCPUUtilizationPercentage"], percent);
     }
-    let conditions: Vec<Value> =
-        json_fields::array_at(object, "/status/conditions").cloned().collect();
-    let metrics = |all: Vec<&Value>, section| -> Vec<Value> {
-        all.into_iter().map(|metric| metric_to_v1(metric, section)).collect()
-    };
+    let others = targets().filter(|metric| target_cpu(metric).is_none());
+    let others: Vec<Value> = others.map(|metric| metric_to_v1(metric, Section::Spec)).collect();
+    let conditions = json_fields::array_at(object, "/status/conditions").cloned();
     for (annotation, values) in [
-        (METRICS, metrics(others, Section::Spec)),
-        (CURRENT_METRICS, metrics(statuses, Section::Status)),
-        (CONDITIONS, conditions),
+        (METRICS, others),
+        (CURRENT_METRICS, statuses().map(|one| metric_to_v1(one, Section::Status)).collect()),
+        (CONDITIONS, conditions.collect()),
     ] {
         if !values.is_empty() {
             annotate(&mut v1, annotation, &Value::Array(values));
@@ -119,6 +114,13 @@ pub(crate) fn from_v1(mut object: Value) -> Value {
         json_fields::remove(&mut object, &["metadata", "annotations"]);
     }
     object
+}
+
+/// The average utilization in the `target` or `current` value of a metric of the resource `cpu`.
+fn cpu_utilization(metric: &Value, value: &str) -> Option<i64> {
+    let is_cpu = json_fields::str_at(metric, "/resource/name") == "cpu";
+    let pointer = format!("/resource/{value}/averageUtilization");
+    json_fields::i64_at(metric, &pointer).filter(|_| is_cpu)
 }
 
 fn metric_to_v1(metric: &Value, section: Section) -> Value {

@@ -1,5 +1,5 @@
-//! The server's wall clock, [`SimulatedClock`], which runs at a multiple of real time, and the
-//! format of times in the API.
+//! Wall clocks of the server, such as [`SimulatedClock`], which runs at a multiple of tokio's time,
+//! and the format of times in the API.
 
 use std::{sync::Arc, time::Duration};
 

@@ -11,8 +11,7 @@ use crate::{
     request::ApiRequest,
     response,
     schema::openapi::{DocumentedKind, schemas},
-    server::Server,
-    state::State,
+    server::{Server, State},
 };
 
 const AGGREGATED_TYPE: &str =
@@ -61,8 +60,8 @@ pub(crate) fn handle(
             list
         }
         ["openapi", "v3"] => openapi_index(&state),
-        ["openapi", "v3", "api", version] => openapi_document(&state, "", version),
-        ["openapi", "v3", "apis", group, version] => openapi_document(&state, group, version),
+        ["openapi", "v3", "api", version] => openapi_document(&state, "", version)?,
+        ["openapi", "v3", "apis", group, version] => openapi_document(&state, group, version)?,
         [] => {
             let paths =
                 ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"];
@@ -175,7 +174,7 @@ impl<'a> ServedApis<'a> {
             metrics_provider::resources(group)
         } else {
             served_resources(self.state, group, version)
-                .flat_map(|(resource, version)| api_resources(resource, version))
+                .flat_map(|(resource, served)| api_resources(resource, served))
                 .collect()
         };
         let exists = is_metrics_api || !resources.is_empty();
@@ -196,7 +195,7 @@ fn aggregated_list(groups: Vec<Value>) -> Value {
     })
 }
 
-/// The resources that this version of a group has, with that version.
+/// The resources of a group that have this version, each with that version.
 fn served_resources<'a>(
     state: &'a State,
     group: &str,
@@ -315,8 +314,8 @@ fn group_version_path(group: &str, version: &str) -> String {
     format!("{prefix}/{}", api_version(group, version))
 }
 
-/// The OpenAPI document of a group and version.
-fn openapi_document(state: &State, group: &str, version: &str) -> Value {
+/// The OpenAPI document of a group and version. `None` if it has no resources.
+fn openapi_document(state: &State, group: &str, version: &str) -> Option<Value> {
     let mut paths = json!({});
     let mut kinds = Vec::new();
     for (resource, served) in served_resources(state, group, version) {
@@ -327,11 +326,13 @@ fn openapi_document(state: &State, group: &str, version: &str) -> Value {
         let crd_schema = served.schema.as_ref();
         kinds.push(DocumentedKind { group, version, kind: &resource.kind, crd_schema });
     }
-    json!({
-        "openapi": "3.0.0",
-        "info": { "title": "Kubernetes", "version": "" },
-        "paths": paths,
-        "components": { "schemas": schemas(&kinds) },
+    (!kinds.is_empty()).then(|| {
+        json!({
+            "openapi": "3.0.0",
+            "info": { "title": "Kubernetes", "version": "" },
+            "paths": paths,
+            "components": { "schemas": schemas(&kinds) },
+        })
     })
 }
 

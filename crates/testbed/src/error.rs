@@ -45,7 +45,8 @@ impl ObjectReference<'_> {
         name_with_group(self.plural, self.group)
     }
 
-    fn details(&self) -> Value {
+    /// The `details` of a `Status`.
+    pub(crate) fn details(&self) -> Value {
         let mut details = json!({ "kind": self.plural });
         if !self.name.is_empty() {
             json_fields::set(&mut details, &["name"], self.name);
@@ -181,6 +182,7 @@ impl ApiError {
                 json!({ "reason": reason.as_str(), "message": message, "field": field })
             })
             .collect();
+        // Here `details.kind` is the kind. In other errors, it is the plural name.
         let mut details = ObjectReference { plural: reference.kind, ..*reference }.details();
         json_fields::set(&mut details, &["causes"], causes);
         Self { details: Some(details), ..Self::new(422, "Invalid", text) }

@@ -111,9 +111,9 @@ async fn apply_after_handling(
         // The faults below corrupt successful responses only.
         _ if !parts.status.is_success() => body,
         effect if effect.affects_watch_events() => interrupt_watch(server, body, fault),
-        Effect::ChangedField { .. } if is_watch => corrupt_watch(body, fault.effect),
-        Effect::ChangedField { object, pointer, value } => {
-            rewrite_json(body, |body| corrupt_body(body, object, pointer, value)).await
+        Effect::ChangedField { .. } if is_watch => change_watch_events(body, fault.effect),
+        effect @ Effect::ChangedField { .. } => {
+            rewrite_json(body, |body| change_body(body, effect)).await
         }
         Effect::TruncatedBody => {
             let bytes = read_to_end(body).await;
@@ -148,7 +148,6 @@ struct FaultyWatch {
     fault_has_started: bool,
     /// Number of events to send after the start of the fault, before it takes effect.
     remaining: usize,
-    has_ended: bool,
 }
 
 /// Applies a fault to the body of a watch. The fault may start while the watch is running.
@@ -159,14 +158,12 @@ fn interrupt_watch(server: &Server, body: Body, fault: ActiveFault) -> Body {
         | Effect::SilentWatch { after } => after,
         _ => usize::MAX,
     };
-    let watches_ended = server.watches_ended.subscribe();
     let watch = FaultyWatch {
         events: body.into_data_stream(),
         fault,
-        watches_ended,
+        watches_ended: server.watches_ended.subscribe(),
         fault_has_started: false,
         remaining,
-        has_ended: false,
     };
     Body::from_stream(stream::unfold(watch, |mut watch| async move {
         let chunk = watch.next().await?;
@@ -177,9 +174,6 @@ fn interrupt_watch(server: &Server, body: Body, fault: ActiveFault) -> Body {
 impl FaultyWatch {
     /// The next event, or `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
-        if self.has_ended {
-            return None;
-        }
         if !self.fault_has_started {
             let window = self.fault.window.clone();
             tokio::select! {
@@ -214,13 +208,17 @@ impl FaultyWatch {
         if self.fault.window.is_over() {
             return Some(event);
         }
-        self.has_ended = true;
+        self.end_events();
         Some(event.slice(..event.len() / 2))
+    }
+
+    fn end_events(&mut self) {
+        self.events = Body::empty().into_data_stream();
     }
 
     /// Sends nothing until the fault ends or the server ends all watches.
     async fn stay_silent(&mut self) {
-        self.events = Body::empty().into_data_stream();
+        self.end_events();
         tokio::select! {
             () = self.fault.window.wait_for_end() => {}
             _ = self.watches_ended.changed() => {}
@@ -228,43 +226,41 @@ impl FaultyWatch {
     }
 }
 
-/// Corrupts the objects of a watch's events that the effect selects.
-fn corrupt_watch(body: Body, effect: Effect) -> Body {
+/// Applies [`Effect::ChangedField`] to the events of a watch.
+fn change_watch_events(body: Body, effect: Effect) -> Body {
     Body::from_stream(
-        body.into_data_stream().map(move |event| event.map(|event| corrupt_event(event, &effect))),
+        body.into_data_stream().map(move |event| event.map(|event| change_event(event, &effect))),
     )
 }
 
-fn corrupt_event(event: Bytes, effect: &Effect) -> Bytes {
-    let Effect::ChangedField { object, pointer, value } = effect else { return event };
+fn change_event(event: Bytes, effect: &Effect) -> Bytes {
     let Ok(mut decoded) = serde_json::from_slice(&event) else { return event };
-    corrupt_body(&mut decoded, object, pointer, value);
-    let mut line = decoded.to_string();
-    line.push('\n');
-    line.into()
+    change_body(&mut decoded, effect);
+    format!("{decoded}\n").into()
 }
 
-/// Corrupts the objects in a body that have the name `object`, or all objects if it is empty. The
-/// body is a single object, a list, or a watch event.
-fn corrupt_body(body: &mut Value, object: &str, pointer: &str, value: &Value) {
+/// Applies [`Effect::ChangedField`] to the objects in a body: a single object, a list, or a watch
+/// event.
+fn change_body(body: &mut Value, effect: &Effect) {
     if let Some(items) = body.get_mut("items").and_then(Value::as_array_mut) {
         for item in items {
-            corrupt_object(item, object, pointer, value);
+            change_object(item, effect);
         }
         return;
     }
     match json_fields::str_at(body, "/type") {
         "ADDED" | "MODIFIED" | "DELETED" => {
             if let Some(target) = body.get_mut("object") {
-                corrupt_object(target, object, pointer, value);
+                change_object(target, effect);
             }
         }
         "BOOKMARK" | "ERROR" => {}
-        _ => corrupt_object(body, object, pointer, value),
+        _ => change_object(body, effect),
     }
 }
 
-fn corrupt_object(target: &mut Value, object: &str, pointer: &str, value: &Value) {
+fn change_object(target: &mut Value, effect: &Effect) {
+    let Effect::ChangedField { object, pointer, value } = effect else { return };
     let has_name = || {
         ["/metadata/name", "/describedObject/name"]
             .iter()
@@ -283,9 +279,8 @@ fn corrupt_object(target: &mut Value, object: &str, pointer: &str, value: &Value
             fields.insert(field, value.clone());
         }
         Some(Value::Array(elements)) => {
-            if let Some(element) =
-                field.parse().ok().and_then(|index: usize| elements.get_mut(index))
-            {
+            let index = field.parse::<usize>().ok();
+            if let Some(element) = index.and_then(|index| elements.get_mut(index)) {
                 *element = value.clone();
             }
         }

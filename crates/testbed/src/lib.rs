@@ -72,7 +72,6 @@ mod schema;
 mod selection;
 mod server;
 mod service;
-mod state;
 mod store;
 mod table;
 mod testbed;

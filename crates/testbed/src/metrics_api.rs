@@ -14,8 +14,7 @@ use crate::{
     },
     registry::api_version,
     request::ApiRequest,
-    response,
-    response::not_found_page,
+    response::{self, not_found_page},
     selection::{matches_labels, parse_label_selector},
     server::Server,
 };

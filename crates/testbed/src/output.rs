@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use axum::body::Body;
+use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
@@ -10,6 +12,7 @@ use crate::{
     json_fields,
     request::ApiRequest,
     request_target::RequestTarget,
+    response,
     store::Object,
     table::{TablePrinter, partial_metadata},
 };
@@ -56,6 +59,11 @@ impl OutputFormat {
         if let Format::Table(table) = &mut self.format {
             table.omit_columns();
         }
+    }
+
+    /// A response with an object.
+    pub(crate) fn respond(&self, object: &Value, code: StatusCode) -> Response<Body> {
+        response::json(code, &self.render_object(object))
     }
 
     pub(crate) fn render_object<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
@@ -110,8 +118,8 @@ fn is_acceptable(accept: &str) -> bool {
     accept.trim().is_empty() || types.any(|one| JSON_TYPES.contains(&one))
 }
 
-/// The `as` parameter of the first JSON media type that has none or has `v=v1`. `""` for the full
-/// object.
+/// The `as` parameter of the first JSON media type that is served: one with `v=v1`, or one without
+/// `as`, for which the result is `""` (the full object).
 fn negotiate_format(accept: &str) -> &str {
     for media_type in accept.split(',') {
         let mut parts = media_type.split(';').map(str::trim);

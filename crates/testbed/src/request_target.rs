@@ -53,7 +53,7 @@ impl RequestTarget {
 /// The part of an object that a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subresource {
-    /// Everything. If the status is a subresource, everything else.
+    /// The whole object. If the status is a subresource, all but the status.
     None,
     /// Only the status.
     Status,

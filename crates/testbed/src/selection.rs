@@ -25,18 +25,20 @@ struct FieldRequirement {
 
 impl Selection {
     pub(crate) fn new(request: &ApiRequest, resource: &Resource) -> Result<Self, ApiError> {
+        let terms = request.parameter("fieldSelector").split(',').filter(|term| !term.is_empty());
+        let fields = terms.map(|term| parse_field_requirement(term, resource));
         Ok(Self {
             namespace: request.info.namespace.clone(),
             labels: parse_label_selector(request.parameter("labelSelector"))?,
-            fields: parse_field_selector(request.parameter("fieldSelector"), resource)?,
+            fields: fields.collect::<Result<_, _>>()?,
         })
     }
 
     pub(crate) fn matches(&self, id: &ObjectId, object: &Value) -> bool {
         (self.namespace.is_empty() || self.namespace == id.0)
             && matches_labels(&self.labels, object)
-            && self.fields.iter().all(|term| {
-                (json_fields::str_at(object, &term.pointer) == term.value) == term.must_equal
+            && self.fields.iter().all(|field| {
+                (json_fields::str_at(object, &field.pointer) == field.value) == field.must_equal
             })
     }
 }
@@ -53,17 +55,7 @@ pub(crate) fn parse_label_selector(text: &str) -> Result<Selector, ApiError> {
     Selector::parse(text).map_err(|error| ApiError::bad_request(error.to_string()))
 }
 
-fn parse_field_selector(
-    text: &str,
-    resource: &Resource,
-) -> Result<Vec<FieldRequirement>, ApiError> {
-    text.split(',')
-        .filter(|term| !term.is_empty())
-        .map(|term| parse_field_term(term, resource))
-        .collect()
-}
-
-fn parse_field_term(term: &str, resource: &Resource) -> Result<FieldRequirement, ApiError> {
+fn parse_field_requirement(term: &str, resource: &Resource) -> Result<FieldRequirement, ApiError> {
     let (name, value, must_equal) = if let Some((name, value)) = term.split_once("!=") {
         (name, value, false)
     } else if let Some((name, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
@@ -75,8 +67,10 @@ fn parse_field_term(term: &str, resource: &Resource) -> Result<FieldRequirement,
     if !is_selectable(name, resource) {
         return Err(ApiError::bad_request(not_selectable(name, resource)));
     }
+    // Events are selected by the component of their source.
+    let path = if name == "source" { "source.component" } else { name };
     Ok(FieldRequirement {
-        pointer: format!("/{}", name.replace('.', "/")),
+        pointer: format!("/{}", path.replace('.', "/")),
         value: value.to_owned(),
         must_equal,
     })
@@ -85,8 +79,7 @@ fn parse_field_term(term: &str, resource: &Resource) -> Result<FieldRequirement,
 /// The error message for a field that can't be selected. As in kube-apiserver, its text depends on
 /// the resource.
 fn not_selectable(field: &str, resource: &Resource) -> String {
-    let with_field_labels =
-        ["pods", "namespaces", "events", "replicasets", "replicationcontrollers"];
+    let with_field_labels = ["pods", "namespaces", "services", "events", "replicationcontrollers"];
     if resource.is_custom || with_field_labels.contains(&resource.plural.as_str()) {
         return format!("field label not supported: {field}");
     }
@@ -101,9 +94,8 @@ fn is_selectable(field: &str, resource: &Resource) -> bool {
         "status.phase" => resource.is("", "pods") || resource.is("", "namespaces"),
         "spec.nodeName" | "spec.restartPolicy" | "status.podIP" => resource.is("", "pods"),
         "reason" | "type" | "source" | "reportingComponent" => resource.is("", "events"),
-        "status.replicas" => {
-            resource.is("apps", "replicasets") || resource.is("", "replicationcontrollers")
-        }
+        "spec.clusterIP" | "spec.type" => resource.is("", "services"),
+        "status.replicas" => resource.is("", "replicationcontrollers"),
         _ => resource.is("", "events") && field.starts_with("involvedObject."),
     }
 }

@@ -13,9 +13,14 @@ use crate::{
     registry::Registry,
     request::ApiRequest,
     request_target::RequestTarget,
-    state::State,
     store::{Objects, Store},
 };
+
+/// The stored objects and the served resources.
+pub(crate) struct State {
+    pub(crate) registry: Registry,
+    pub(crate) store: Store,
+}
 
 pub(crate) struct Server {
     pub(crate) config: Config,
@@ -40,7 +45,7 @@ impl Server {
     }
 
     fn create_namespaces(&self) {
-        let mut state = self.own_state();
+        let mut state = self.state_without_client();
         let Some(resource) = state.registry.find("", "v1", "namespaces").cloned() else { return };
         let (version, namespace) = ("v1".to_owned(), String::new());
         let target = RequestTarget { resource, version, namespace, name: String::new() };
@@ -53,13 +58,13 @@ impl Server {
 
     /// Locks the state for changes, which are attributed to the client of the request.
     pub(crate) fn state_for(&self, request: &ApiRequest) -> MutexGuard<'_, State> {
-        let mut state = self.own_state();
+        let mut state = self.state_without_client();
         state.store.set_client(Some(&request.info.client));
         state
     }
 
     /// Locks the state for changes without a client.
-    pub(crate) fn own_state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state_without_client(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         state.store.set_client(None);
         state
@@ -116,7 +121,7 @@ impl Server {
     /// Replaces all resources and objects. `revision` is the resource version to continue from, by
     /// default the next one.
     fn restore(&self, registry: Registry, objects: Objects, revision: Option<u64>) {
-        let mut state = self.own_state();
+        let mut state = self.state_without_client();
         state.registry = registry;
         let revision = revision.unwrap_or(state.store.revision() + 1);
         state.store.replace(objects, revision);

@@ -65,9 +65,9 @@ pub struct GroupResource<'a> {
 pub(crate) struct Collection {
     objects: BTreeMap<ObjectId, Object>,
     /// The watch cache, oldest change first.
-    log: VecDeque<Change>,
-    /// Changes up to this resource version are no longer in `log`. The objects at this version are
-    /// the oldest ones that are available.
+    changes: VecDeque<Change>,
+    /// Changes up to this resource version are no longer in `changes`. The objects at this version
+    /// are the oldest ones that are available.
     pub(crate) compacted: u64,
     /// The resource version of the last change.
     latest: watch::Sender<u64>,
@@ -85,7 +85,7 @@ pub(crate) struct ListSnapshot {
 impl Collection {
     fn new(revision: u64, compacted: u64) -> Self {
         let latest = watch::Sender::new(revision);
-        Self { objects: BTreeMap::new(), log: VecDeque::new(), compacted, latest, paged: None }
+        Self { objects: BTreeMap::new(), changes: VecDeque::new(), compacted, latest, paged: None }
     }
 
     /// The current objects.
@@ -94,20 +94,16 @@ impl Collection {
     }
 
     /// The objects at a resource version.
-    pub(crate) fn objects_at(&self, revision: u64) -> Result<BTreeMap<ObjectId, Object>, ApiError> {
+    pub(crate) fn list_at(&self, revision: u64) -> Result<ListSnapshot, ApiError> {
         self.ensure_available(revision)?;
         let mut objects = self.objects.clone();
-        for change in self.log.iter().rev().take_while(|change| change.revision > revision) {
+        for change in self.changes.iter().rev().take_while(|change| change.revision > revision) {
             match &change.old {
                 Some(old) => objects.insert(change.id.clone(), Arc::clone(old)),
                 None => objects.remove(&change.id),
             };
         }
-        Ok(objects)
-    }
-
-    pub(crate) fn list_at(&self, revision: u64) -> Result<ListSnapshot, ApiError> {
-        Ok(ListSnapshot { revision, objects: Arc::new(self.objects_at(revision)?) })
+        Ok(ListSnapshot { revision, objects: Arc::new(objects) })
     }
 
     /// Like [`Self::list_at`], and caches the list for the following pages.
@@ -124,8 +120,8 @@ impl Collection {
     /// The changes after a resource version.
     pub(crate) fn changes_after(&self, revision: u64) -> Result<Vec<Change>, ApiError> {
         self.ensure_available(revision)?;
-        let from = self.log.partition_point(|change| change.revision <= revision);
-        Ok(self.log.range(from..).cloned().collect())
+        let from = self.changes.partition_point(|change| change.revision <= revision);
+        Ok(self.changes.range(from..).cloned().collect())
     }
 
     /// A receiver of the resource version of the last change.
@@ -144,9 +140,9 @@ impl Collection {
 
     fn record(&mut self, change: Change, limit: usize) {
         let revision = change.revision;
-        self.log.push_back(change);
-        while self.log.len() > limit {
-            let removed = self.log.pop_front();
+        self.changes.push_back(change);
+        while self.changes.len() > limit {
+            let removed = self.changes.pop_front();
             self.compacted = removed.map_or(self.compacted, |removed| removed.revision);
         }
         self.latest.send_replace(revision);
@@ -241,7 +237,7 @@ impl Store {
         let revision = self.revision;
         self.compacted = revision;
         for collection in self.collections.values_mut() {
-            collection.log.clear();
+            collection.changes.clear();
             collection.compacted = revision;
         }
     }

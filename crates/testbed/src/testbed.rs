@@ -13,9 +13,8 @@ use crate::{
     objects::{create, delete, update},
     registry::Resource,
     request_target::{RequestTarget, Subresource},
-    server::{Restart, Server, Snapshot},
+    server::{Restart, Server, Snapshot, State},
     service::{ServerHandle, Service, handle_http},
-    state::State,
     store::{Object, ObjectId, ResourceKey},
 };
 
@@ -101,7 +100,7 @@ users:
     /// Creates or replaces an object, including its status and regardless of its resource version.
     /// The default namespace is `default`.
     pub fn apply(&self, mut object: Value) -> Result<Value, ApiError> {
-        let mut state = self.server.own_state();
+        let mut state = self.server.state_without_client();
         let target = target_for(&state, &object)?;
         let config = &self.server.config;
         json_fields::set(&mut object, &["metadata", "namespace"], target.namespace.as_str());
@@ -126,8 +125,9 @@ users:
         Ok((*stored).clone())
     }
 
-    /// Returns an object in its storage version, whatever `api_version` is. For an autoscaler, that
-    /// is `autoscaling/v2`. The namespace is empty for cluster-scoped objects.
+    /// Returns an object as it is stored, whatever `api_version` is: an autoscaler in
+    /// `autoscaling/v2`, any other object in the version in which it was created. The namespace is
+    /// empty for cluster-scoped objects.
     pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let state = self.server.state.lock();
         let resource = resource(&state, api_version, kind)?;
@@ -135,7 +135,7 @@ users:
         state.store.get(&resource.key(), &id).map(|object| (**object).clone())
     }
 
-    /// Returns all objects of a kind in their storage version, ordered by namespace and name.
+    /// Returns all objects of a kind as they are stored, ordered by namespace and name.
     pub fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
         let mut state = self.server.state.lock();
         let Some(resource) = resource(&state, api_version, kind) else { return Vec::new() };
@@ -155,7 +155,7 @@ users:
         let now = self.server.now();
         let metadata = json!({ "namespace": namespace, "name": name });
         let reference = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata });
-        let mut state = self.server.own_state();
+        let mut state = self.server.state_without_client();
         let target = target_for(&state, &reference)?;
         delete(&mut state, &target, &now).map(drop)
     }
@@ -169,7 +169,7 @@ users:
     /// Changes a stored object without validation, for the simulated controllers and kubelets.
     /// Writes nothing if the object doesn't exist or doesn't change.
     pub(crate) fn modify(&self, key: &ResourceKey, id: &ObjectId, change: impl FnOnce(&mut Value)) {
-        let mut state = self.server.own_state();
+        let mut state = self.server.state_without_client();
         let Some(old) = state.store.get(key, id).cloned() else { return };
         let mut new = (*old).clone();
         change(&mut new);

@@ -6,12 +6,7 @@
 #[allow(unreachable_pub, reason = "a file of the library of the test suites")]
 mod programs;
 
-use std::{
-    env,
-    ffi::OsStr,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{env, ffi::OsStr, fs, path::PathBuf};
 
 use hpa_testbed::{ServerHandle, Testbed};
 use serde_json::{Value, json};
@@ -123,7 +118,7 @@ impl Cluster {
              {field}, maxReplicas: 5}}\n"
         );
         fs::write(&path, text).expect("a file");
-        Path::display(&path).to_string()
+        path.display().to_string()
     }
 }
 

@@ -49,6 +49,7 @@ async fn reconcile(deployment: Arc<Deployment>, operator: Arc<Operator>) -> Resu
     let deployments: Api<Deployment> = Api::namespaced(operator.client.clone(), &namespace);
     let mut stored = deployments.get_scale(&name).await?;
     let status = stored.status.clone().unwrap_or_default();
+    // The API server omits replicas of zero.
     let scale = Scale {
         spec_replicas: stored.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default(),
         status_replicas: status.replicas,

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_testbed::{Config, Testbed};
+use hpa_testbed::Testbed;
 use serde_json::{Value, json};
 
 struct Operator(Child);
@@ -70,7 +70,7 @@ async fn wait_for_replicas(testbed: &Testbed, expected: i64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_scales_a_deployment_by_its_jobs() {
-    let testbed = Testbed::new(Config::default());
+    let testbed = Testbed::default();
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let (address, _server) = testbed.serve(address).await.expect("a free port");
     testbed.apply(deployment(1, "35")).expect("a valid Deployment");

@@ -8,21 +8,27 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Collected};
 use kube::client::Body;
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// A resource of the recorded cluster.
-#[derive(Clone, Debug, serde::Deserialize)]
+/// A kind of the recorded cluster.
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct ApiResource {
-    group: String,
-    version: String,
-    kind: String,
-    plural: String,
-    singular: String,
+pub(crate) struct RecordedKind {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
     namespaced: bool,
 }
 
-impl ApiResource {
+impl RecordedKind {
+    /// The kinds in the first line of a file.
+    pub(crate) fn all(header: &Value) -> Result<Vec<Self>, String> {
+        Vec::deserialize(&header["kinds"]).map_err(|error| format!("kinds: {error}"))
+    }
+
     fn api_version(&self) -> String {
         match self.group.as_str() {
             "" => self.version.clone(),
@@ -33,7 +39,7 @@ impl ApiResource {
 
 /// A cluster that records the adapter's requests.
 pub(crate) struct Cluster {
-    kinds: Vec<ApiResource>,
+    kinds: Vec<RecordedKind>,
     objects: Vec<Value>,
     requests: Mutex<ClusterRequests>,
 }
@@ -49,8 +55,7 @@ pub(crate) struct ClusterRequests {
 
 impl Cluster {
     pub(crate) fn new(header: &Value, objects: &Value) -> Result<Arc<Self>, String> {
-        let kinds = header.get("kinds").cloned().unwrap_or_default();
-        let kinds = serde_json::from_value(kinds).map_err(|error| format!("kinds: {error}"))?;
+        let kinds = RecordedKind::all(header)?;
         let objects = objects.as_array().cloned().unwrap_or_default();
         Ok(Arc::new(Self { kinds, objects, requests: Mutex::default() }))
     }
@@ -86,20 +91,16 @@ impl Cluster {
         let path = head.uri.path();
         let document = if head.method == Method::POST && path.ends_with("/subjectaccessreviews") {
             self.review(body)
-        } else if let Some(document) = self.discovery(path) {
-            Some(document)
         } else {
-            self.list(path, &query)
+            self.discovery(path).or_else(|| self.list(path, &query))
         };
-        let (status, body) = if let Some(body) = document {
-            (StatusCode::OK, body)
-        } else {
-            let body = json!({
+        let status = if document.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
+        let body = document.unwrap_or_else(|| {
+            json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                 "message": format!("{path} is unknown"), "reason": "NotFound", "code": 404,
-            });
-            (StatusCode::NOT_FOUND, body)
-        };
+            })
+        });
         let mut response = Response::new(body.to_string().into_bytes());
         *response.status_mut() = status;
         let json = http::HeaderValue::from_static("application/json");
@@ -174,7 +175,7 @@ impl Cluster {
             _ => return None,
         };
         let is_requested =
-            |kind: &&ApiResource| kind.plural == plural && kind.api_version() == api_version;
+            |kind: &&RecordedKind| kind.plural == plural && kind.api_version() == api_version;
         let kind = self.kinds.iter().find(is_requested)?;
         let selector = query.get("labelSelector").unwrap_or_default();
         let parameters = match selector {

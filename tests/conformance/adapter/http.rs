@@ -16,52 +16,31 @@ use http::Request;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::{cluster::Cluster, normalize, prometheus::Prometheus};
-use crate::{compare, rules};
+use crate::{compare::ensure_equal, rules};
 
 const COMPAT: Compat = Compat::Reference;
 const PORT: u16 = 61_234;
 const TOKEN: &str = "tok-123";
 
 /// Compares a line: an adapter's requests for series when it starts, and its responses to requests.
-pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(check_line(line, header))
-}
-
-async fn check_line(line: &Value, header: &Value) -> Result<(), String> {
+pub(crate) async fn check(line: &Value, header: &Value) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     let prometheus = Prometheus::start().await.map_err(text)?;
     let cluster = Cluster::new(header, &line["objects"])?;
     let token = tempfile::NamedTempFile::new().map_err(text)?;
     std::fs::write(token.path(), TOKEN).map_err(text)?;
     let flags = Flags::parse(line, &prometheus, token.path())?;
-    let yaml = line["config"].as_str().unwrap_or_default();
-    let config = Config::parse(yaml).map_err(|error| format!("config: {error}"))?;
-    let client =
-        Client::new(flags.settings, Arc::new(())).map_err(|error| format!("flags: {error}"))?;
     let objects = Arc::new(KubeObjects::new(cluster.client()).with_pod_lists());
     let watched = objects.clone();
-    let watch = tokio::spawn(async move { watched.watch().await });
+    tokio::spawn(async move { tokio::join!(watched.watch_pods(), watched.watch_nodes()) });
     let all = Selector::everything();
     while objects.nodes(&all).await.is_err() || objects.running_pods("", &all).await.is_err() {
         tokio::task::yield_now().await;
     }
-    let settings = PrometheusSettings {
-        compat: COMPAT,
-        relist_interval: flags.relist_interval,
-        max_age: flags.max_age,
-        ..PrometheusSettings::default()
-    };
-    let source = PrometheusSource::new(
-        config,
-        Servers::new(Some(client), Arc::new(())),
-        settings,
-        Arc::new(FixedMapper(rules::resources(header)?)),
-        objects,
-    );
-    let source = Arc::new(source.map_err(|error| error.to_string())?);
+    let source = Arc::new(new_source(line, header, flags, objects)?);
     prometheus.expect(&line["discovery"]);
     // In some recordings, discovery fails.
     source.relist().await.ok();
@@ -72,6 +51,7 @@ async fn check_line(line: &Value, header: &Value) -> Result<(), String> {
         compat: COMPAT,
         port: PORT,
         version: Version::default(),
+        stop: CancellationToken::new(),
     };
     let adapter = new_adapter(source, &cluster, options, &["/healthz", "/readyz", "/livez"])?;
     cluster.take_requests();
@@ -83,8 +63,30 @@ async fn check_line(line: &Value, header: &Value) -> Result<(), String> {
             format!("request {index} {method} {path} {}: {difference}", recorded["headers"])
         })?;
     }
-    watch.abort();
     Ok(())
+}
+
+/// The source of a line's configuration and flags.
+fn new_source(
+    line: &Value,
+    header: &Value,
+    flags: Flags,
+    objects: Arc<KubeObjects>,
+) -> Result<PrometheusSource, String> {
+    let yaml = line["config"].as_str().unwrap_or_default();
+    let config = Config::parse(yaml).map_err(|error| format!("config: {error}"))?;
+    let client = Client::new(flags.settings, Arc::new(()));
+    let client = client.map_err(|error| format!("flags: {error}"))?;
+    let servers = Servers::new(Some(client), Arc::new(()));
+    let settings = PrometheusSettings {
+        compat: COMPAT,
+        relist_interval: flags.relist_interval,
+        max_age: flags.max_age,
+        ..PrometheusSettings::default()
+    };
+    let mapper = Arc::new(FixedMapper(rules::resources(header)?));
+    let source = PrometheusSource::new(config, servers, settings, mapper, objects);
+    source.map_err(|error| error.to_string())
 }
 
 struct Flags {
@@ -160,11 +162,8 @@ async fn check_request(
     prometheus.expect(&recorded["prometheus"]);
     check_body(recorded, &send(adapter, recorded).await?)?;
     let requests = cluster.take_requests();
-    ensure_equal(
-        "lists",
-        &json!(without_relists(&recorded["lists"], &requests.lists)),
-        &requests.lists,
-    )?;
+    let lists = without_relists(&recorded["lists"], &requests.lists);
+    ensure_equal("lists", &json!(lists), &json!(requests.lists))?;
     let access = requests.accesses.first();
     ensure_equal("authorization", &recorded["authorization"], &json!(access))?;
     let expected = without_responses(&recorded["prometheus"]);
@@ -238,17 +237,4 @@ fn without_responses(exchanges: &Value) -> Value {
     requests.sort_by_key(ToString::to_string);
     requests.dedup();
     requests.into()
-}
-
-fn ensure_equal<T: serde::Serialize + ?Sized>(
-    field: &str,
-    expected: &Value,
-    found: &T,
-) -> Result<(), String> {
-    let found = serde_json::to_value(found).map_err(|error| error.to_string())?;
-    let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-    if is_empty(expected) && is_empty(&found) {
-        return Ok(());
-    }
-    compare::ensure_equal(field, expected, &found)
 }

@@ -72,8 +72,8 @@ async fn respond(
 ) -> std::io::Result<Response<Full<Bytes>>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
-    let mut params = pairs(head.uri.query().unwrap_or_default());
-    params.extend(pairs(&String::from_utf8_lossy(&body)));
+    let mut params = normalized_params(head.uri.query().unwrap_or_default());
+    params.extend(normalized_params(&String::from_utf8_lossy(&body)));
     let mut request = json!({
         "method": head.method.as_str(), "path": head.uri.path(), "params": params,
     });
@@ -99,6 +99,7 @@ async fn respond(
     let mut reply = Response::new(Full::from(text));
     let status = response["status"].as_u64().and_then(|status| u16::try_from(status).ok());
     *reply.status_mut() = status.and_then(|status| status.try_into().ok()).unwrap_or_default();
+    // All recorded redirects lead to /login.
     if reply.status().is_redirection() {
         let login = http::HeaderValue::from_static("/login");
         reply.headers_mut().insert(http::header::LOCATION, login);
@@ -116,7 +117,7 @@ fn selections(exchange: &Value) -> Vec<String> {
 }
 
 /// The decoded query parameters. `time` and `start` are relative to now.
-fn pairs(text: &str) -> Vec<[String; 2]> {
+fn normalized_params(text: &str) -> Vec<[String; 2]> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
         hpa_adapter::metrics_api::query::decode(&text).unwrap_or(text)
@@ -139,12 +140,9 @@ fn relative_to_now(value: &str) -> String {
     let Ok(seconds) = value.parse::<f64>() else { return value.to_owned() };
     #[expect(clippy::cast_precision_loss, reason = "a time of this century")]
     let offset = (Timestamp::now().as_second() as f64 - seconds).round();
-    if offset.abs() <= 5.0 { "now".to_owned() } else { format!("now-{}s", round(offset)) }
-}
-
-/// Rounds to tens of seconds, because all recorded intervals are multiples of ten seconds.
-fn round(offset: f64) -> f64 {
-    (offset / 10.0).round() * 10.0
+    // All recorded intervals are multiples of ten seconds.
+    let tens = (offset / 10.0).round() * 10.0;
+    if offset.abs() <= 5.0 { "now".to_owned() } else { format!("now-{tens}s") }
 }
 
 /// The headers that recorded requests contain: those that flags set, and the type of a body.

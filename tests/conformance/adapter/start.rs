@@ -7,16 +7,15 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use http::{Request, Response};
-use http_body_util::{BodyExt, Collected, Full};
-use hyper::{
-    body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
+use axum::{
+    Router,
+    body::{Body, to_bytes},
 };
-use hyper_util::rt::TokioIo;
+use hpa_testbed::Testbed;
+use http::{Request, Response};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tempfile::NamedTempFile;
+use tokio::runtime::{Builder, Runtime};
 
 use super::cluster::Cluster;
 use crate::compare::difference;
@@ -24,17 +23,15 @@ use crate::compare::difference;
 /// Compares a line: the adapter starts, or exits with a status.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    static KUBECONFIG_DIR: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
+    static CLUSTER: OnceLock<Result<ServedCluster, String>> = OnceLock::new();
     let binary = BINARY.get_or_init(hpa_tests::harness::hpa_binary);
-    let kubeconfig_dir =
-        KUBECONFIG_DIR.get_or_init(serve_cluster).as_ref().map_err(Clone::clone)?;
-    let kubeconfig = kubeconfig_dir.path().join("kubeconfig");
+    let cluster = CLUSTER.get_or_init(ServedCluster::start).as_ref().map_err(Clone::clone)?;
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut command = Command::new(binary);
     command.current_dir(dir.path()).env_clear().arg("adapter");
     command.args(["--compat=prometheus-adapter", "--secure-port=0", "--bind-address=127.0.0.1"]);
     command.args(["--cert-dir=certificates", "--authentication-skip-lookup"]);
-    command.arg(format!("--lister-kubeconfig={}", kubeconfig.display()));
+    command.arg(format!("--lister-kubeconfig={}", cluster.kubeconfig.path().display()));
     if !line["config"].is_null() {
         let config = dir.path().join("CONFIG");
         let text = line["config"].as_str().unwrap_or_default();
@@ -48,7 +45,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     if line["result"] == "started" {
         expected["groups"] = line.get("groups").cloned().unwrap_or_else(|| json!([]));
     } else {
-        // Fatal errors exit with 255 in the reference and 1 here; flag errors with 2 in both.
+        // Fatal errors exit with 255 in prometheus-adapter and 1 here; flag errors with 2 in both.
         expected["exitCode"] = json!(if line["exitCode"] == 2 { 2 } else { 1 });
     }
     match difference("", &expected, &start.outcome) {
@@ -95,48 +92,32 @@ fn start(mut command: Command) -> Result<StartResult, String> {
     Ok(StartResult { outcome, log })
 }
 
-/// Serves the cluster of `prometheus_adapter_http` until the process ends. Returns the directory of
-/// its kubeconfig.
-fn serve_cluster() -> Result<tempfile::TempDir, String> {
-    let header = header()?;
-    let cluster = Cluster::new(&header, &json!([]))?;
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.expect("a runtime");
-        runtime.block_on(async move {
-            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-            sender.send(listener.local_addr().expect("an address")).expect("a receiver");
-            while let Ok((stream, _)) = listener.accept().await {
-                let cluster = cluster.clone();
-                tokio::spawn(async move {
-                    let service = service_fn(|request| respond(cluster.clone(), request));
-                    let _ =
-                        http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-                });
-            }
-        });
-    });
-    let address = receiver.recv().map_err(|error| error.to_string())?;
-    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "test",
-        "clusters": [{ "name": "test", "cluster": { "server": format!("http://{address}") } }],
-        "users": [{ "name": "test", "user": {} }],
-        "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
-    });
-    let path = dir.path().join("kubeconfig");
-    std::fs::write(path, kubeconfig.to_string()).map_err(|error| error.to_string())?;
-    Ok(dir)
+/// The cluster of `prometheus_adapter_http`, served for the processes of all lines.
+struct ServedCluster {
+    kubeconfig: NamedTempFile,
+    _runtime: Runtime,
 }
 
-async fn respond(
-    cluster: Arc<Cluster>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
+impl ServedCluster {
+    fn start() -> Result<Self, String> {
+        let text = |error: std::io::Error| error.to_string();
+        let cluster = Cluster::new(&header()?, &json!([]))?;
+        let respond = move |request: Request<Body>| respond(cluster.clone(), request);
+        // Each check blocks its thread, so the server needs another one.
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(text)?;
+        let server = hpa_tests::harness::serve(Router::new().fallback(respond));
+        let address = runtime.block_on(server);
+        let kubeconfig = NamedTempFile::new().map_err(text)?;
+        std::fs::write(&kubeconfig, Testbed::kubeconfig(address)).map_err(text)?;
+        Ok(Self { kubeconfig, _runtime: runtime })
+    }
+}
+
+async fn respond(cluster: Arc<Cluster>, request: Request<Body>) -> Response<Body> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
-    Ok(cluster.respond(&head, &body).await.map(|body| Full::new(body.into())))
+    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    cluster.respond(&head, &body).await.map(Body::from)
 }
 
 /// The first line of `prometheus_adapter_http`: the kinds of the cluster.

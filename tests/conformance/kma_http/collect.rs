@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::objects::Objects;
 use crate::{
     adapter::prometheus::Prometheus,
-    store::{CollectedValue, GroupResource, ObjectKey, Store},
+    store::{CollectedValue, ObjectKey, Store, stored_resource},
 };
 
 const COMPAT: Compat = Compat::Reference;
@@ -87,8 +87,9 @@ pub(super) async fn collect(
     Ok(collection.collected)
 }
 
-/// Whether a later metric replaces an earlier one. The reference has one collector for metrics of
-/// an autoscaler with the same type and name and without a selector, even if their objects differ.
+/// Whether a later metric replaces an earlier one. kube-metrics-adapter has one collector for
+/// metrics of an autoscaler with the same type and name and without a selector, even if their
+/// objects differ.
 fn is_replaced(earlier: &MetricConfig, later: &MetricConfig) -> bool {
     let without_selector = earlier.metric.selector.is_none() && later.metric.selector.is_none();
     without_selector
@@ -99,18 +100,18 @@ fn is_replaced(earlier: &MetricConfig, later: &MetricConfig) -> bool {
 impl Collection<'_> {
     async fn collect_autoscaler(&mut self, hpa: &HorizontalPodAutoscaler) -> Result<(), String> {
         let annotations = Annotations::parse(&hpa.metadata.annotations);
-        // The reference only logs an invalid annotation.
+        // kube-metrics-adapter only logs an invalid annotation.
         let configs = metric_configs(hpa, &annotations, COMPAT).unwrap_or_default();
         let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
         let mut plans: Vec<(&MetricConfig, CollectorPlan)> = Vec::new();
         for config in &configs {
             match self.plan(config, namespace, target) {
-                Ok(plan) => {
+                Ok(Some(plan)) => {
                     plans.retain(|(earlier, _)| !is_replaced(earlier, config));
                     plans.push((config, plan));
                 }
-                Err(None) => {}
-                Err(Some(reason)) => {
+                Ok(None) => {}
+                Err(reason) => {
                     let object = format!("{namespace}/{}", hpa.metadata.name);
                     let message = format!("Failed to create new metrics collector: {reason}");
                     self.collected.events.push((object, message));
@@ -123,28 +124,28 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Plans a metric. The error is the message of an event, or `None` if the reference emits none.
-    /// As in the reference, the target of a pods metric is looked up first.
+    /// Plans a metric. `None` if no collector reads the metric and the flags disregard that. As in
+    /// kube-metrics-adapter, the target of a pods metric is looked up first.
     fn plan(
         &self,
         config: &MetricConfig,
         namespace: &str,
         target: &CrossVersionObjectReference,
-    ) -> Result<CollectorPlan, Option<String>> {
+    ) -> Result<Option<CollectorPlan>, String> {
         if config.metric_type == MetricType::Pods
             && let Err(LookupError::NotFound { name, .. }) =
                 self.objects.pod_labels(namespace, target)
         {
             let group = if target.kind == "Rollout" { "argoproj.io" } else { "apps" };
             let resource = format!("{}s.{group}", target.kind.to_lowercase());
-            return Err(Some(format!(
+            return Err(format!(
                 "failed to get pod label selector: {resource} \"{name}\" not found"
-            )));
+            ));
         }
-        CollectorPlan::new(config, &self.environment).map_err(|error| match error {
-            ConfigError::NoCollector(_) if self.disregards_incompatible => None,
-            error => Some(error.to_string()),
-        })
+        match CollectorPlan::new(config, &self.environment) {
+            Err(ConfigError::NoCollector(_)) if self.disregards_incompatible => Ok(None),
+            plan => plan.map(Some).map_err(|error| error.to_string()),
+        }
     }
 
     async fn collect_metric(
@@ -162,7 +163,7 @@ impl Collection<'_> {
             }
             _ => {
                 let context = Context::new(&self.clients, namespace, target, self.now);
-                // The reference only logs a failure.
+                // kube-metrics-adapter only logs a failure.
                 let values = plan.read(&context).await;
                 values.map(|values| values.samples).unwrap_or_default()
             }
@@ -204,7 +205,7 @@ impl Collection<'_> {
         };
         let key = ObjectKey {
             metric: metric.clone(),
-            resource: GroupResource::for_kind(&kind, &api_version),
+            resource: stored_resource(&kind, &api_version),
             namespace: namespace.to_owned(),
             name: name.clone(),
         };

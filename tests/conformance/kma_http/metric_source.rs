@@ -1,4 +1,4 @@
-//! Serves the values of the store as the reference does.
+//! Serves the values of the store as kube-metrics-adapter does.
 
 use async_trait::async_trait;
 use hpa_calc::Selector;
@@ -12,21 +12,10 @@ use hpa_metrics::{
 use jiff::Timestamp;
 
 use super::collect::ObjectValue;
-use crate::store::{CollectedValue, GroupResource as StoredResource, Store};
+use crate::store::{CollectedValue, Store};
 
 pub(super) struct StoredMetrics {
-    store: Store<ObjectValue>,
-}
-
-impl StoredMetrics {
-    pub(super) fn new(store: Store<ObjectValue>) -> Self {
-        Self { store }
-    }
-}
-
-fn stored_resource(request: &CustomQuery) -> StoredResource {
-    let GroupResource { group, resource } = &request.resource;
-    StoredResource { group: group.clone(), resource: resource.clone() }
+    pub(super) store: Store<ObjectValue>,
 }
 
 fn namespace(request: &CustomQuery) -> Option<&str> {
@@ -39,7 +28,6 @@ fn custom_values(request: &CustomQuery, stored: &[&CollectedValue<ObjectValue>])
         .map(|first| (first.value.api_version.as_str(), first.value.kind.as_str()))
         .unwrap_or_default();
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    let resource = request.resource.resource.clone();
     let items = stored.iter().map(|stored| MetricValue {
         object: stored.value.name.as_str().into(),
         timestamp: stored.at,
@@ -48,7 +36,7 @@ fn custom_values(request: &CustomQuery, stored: &[&CollectedValue<ObjectValue>])
     });
     CustomValues {
         object_kind: ObjectKind {
-            resource: GroupResource { group: group.to_owned(), resource },
+            resource: GroupResource::new(group, &request.resource.resource),
             version: version.to_owned(),
             kind: kind.to_owned(),
         },
@@ -63,13 +51,12 @@ impl StoredMetrics {
         request: &CustomQuery,
         name: &str,
     ) -> Result<CustomValues, MetricError> {
-        let (resource, selector) = (stored_resource(request), &request.metric_selector);
         let found = self.store.by_name(
             &request.metric,
-            &resource,
+            &request.resource,
             namespace(request),
             name,
-            selector,
+            &request.metric_selector,
             Timestamp::now(),
         );
         let missing = || MetricError::NoValueForObject(NotFound::Other("not stored".to_owned()));
@@ -79,7 +66,7 @@ impl StoredMetrics {
     fn custom_by_selector(&self, request: &CustomQuery, selector: &Selector) -> CustomValues {
         let found = self.store.by_selector(
             &request.metric,
-            &stored_resource(request),
+            &request.resource,
             namespace(request),
             selector,
             Timestamp::now(),
@@ -119,14 +106,12 @@ impl Catalog for StoredMetrics {
 
     fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
         let metrics = self.store.metrics().into_iter();
-        let listed = |(metric, resource, namespace): (&str, &StoredResource, &str)| {
-            let StoredResource { group, resource } = resource.clone();
-            ListedCustomMetric {
-                resource: GroupResource { group, resource },
+        let listed =
+            |(metric, resource, namespace): (&str, &GroupResource, &str)| ListedCustomMetric {
+                resource: resource.clone(),
                 metric: metric.to_owned(),
                 is_namespaced: !namespace.is_empty(),
-            }
-        };
+            };
         metrics.map(listed).collect()
     }
 

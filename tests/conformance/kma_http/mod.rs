@@ -1,12 +1,12 @@
 //! `kma_http`: autoscalers, the collected values, and requests to the adapter.
 //!
-//! `hpa-collectors` collects over real connections to pods and Prometheus, the model of the
-//! reference's store keeps the values, and `hpa-adapter` serves them. Irrelevant differences
-//! between responses are ignored: see [`normalize`].
+//! `hpa-collectors` collects over real connections to pods and Prometheus, the model of
+//! kube-metrics-adapter's store keeps the values, and `hpa-adapter` serves them. Irrelevant
+//! differences between responses are ignored: see [`normalize`].
 
 mod collect;
 mod metric_source;
-mod objects;
+pub(crate) mod objects;
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use hpa_metrics::ApiGroups;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use self::{collect::CollectedMetrics, metric_source::StoredMetrics, objects::Objects};
 use crate::{
@@ -31,20 +32,14 @@ const PORT: u16 = 443;
 
 /// Compares a line: the queries and events for a cluster's autoscalers, and the responses to
 /// requests.
-pub(crate) fn check(line: &Value) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(check_line(line))
-}
-
-async fn check_line(line: &Value) -> Result<(), String> {
-    let text = |error: std::io::Error| error.to_string();
-    let prometheus = Prometheus::start().await.map_err(text)?;
+pub(crate) async fn check(line: &Value) -> Result<(), String> {
+    let prometheus = Prometheus::start().await.map_err(|error| error.to_string())?;
     prometheus.expect(&exchanges(line));
-    let pods = objects::serve_documents(&line["podDocuments"]).await.map_err(text)?;
+    let pod_port = objects::serve_documents(&line["podDocuments"]).await;
     let now = Timestamp::now();
     let line = line
         .to_string()
-        .replace("PODPORT", &pods.port.to_string())
+        .replace("PODPORT", &pod_port.to_string())
         .replace("\"NOW\"", &json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).to_string());
     let line: Value = serde_json::from_str(&line).map_err(|error| error.to_string())?;
     let objects = Arc::new(Objects::new(&line["objects"]));
@@ -61,8 +56,9 @@ async fn check_line(line: &Value) -> Result<(), String> {
         compat: hpa_prometheus::rules::Compat::Off,
         port: PORT,
         version: Version::default(),
+        stop: CancellationToken::new(),
     };
-    let source = Arc::new(StoredMetrics::new(collected.store));
+    let source = Arc::new(StoredMetrics { store: collected.store });
     let adapter = new_adapter(source, &cluster, options, &[])?;
     for (index, recorded) in line["requests"].as_array().into_iter().flatten().enumerate() {
         check_request(&adapter, &cluster, recorded)
@@ -86,7 +82,7 @@ fn exchanges(line: &Value) -> Value {
 
 /// The distinct queries, sorted.
 fn queries(exchanges: &Value) -> Value {
-    let params = |one: &'_ Value| one["params"].as_array().cloned().unwrap_or_default();
+    let params = |one: &Value| one["params"].as_array().cloned().unwrap_or_default();
     let params = exchanges.as_array().into_iter().flatten().flat_map(params);
     let queries = params.filter(|pair| pair[0] == "query").map(|pair| pair[1].to_string());
     let queries: std::collections::BTreeSet<String> = queries.collect();
@@ -128,13 +124,13 @@ async fn check_request(
     ensure_equal("authorization", &recorded["authorization"], &json!(access.first()))
 }
 
-/// Removes differences from the reference that don't matter to clients:
+/// Removes differences from kube-metrics-adapter that don't matter to clients:
 ///
 /// - A list without items may be `null` or empty.
-/// - Items repeat the selector of the request. In the reference, they repeat the stored one.
-/// - The version of the core group is `/v1`, as in prometheus-adapter. In the reference, it is
-///   `v1`.
-/// - In a list of all namespaces, items have no namespace. In the reference, they have one.
+/// - Items repeat the selector of the request. In kube-metrics-adapter, they repeat the stored one.
+/// - The version of the core group is `/v1`, as in prometheus-adapter. In kube-metrics-adapter, it
+///   is `v1`.
+/// - In a list of all namespaces, items have no namespace. In kube-metrics-adapter, they have one.
 fn normalize(value: &mut Value) {
     replace_volatile_parts(value, PORT);
     let is_list = value["kind"] == "MetricValueList" || value["kind"] == "ExternalMetricValueList";

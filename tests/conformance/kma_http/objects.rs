@@ -3,23 +3,20 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use axum::Router;
 use hpa_calc::api::CrossVersionObjectReference;
 use hpa_collectors::{Cluster, Ingress, LookupError, Pod, RouteGroup};
-use http::{Response, StatusCode};
-use http_body_util::Full;
-use hyper::{body::Bytes, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use http::{StatusCode, Uri};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::{net::TcpListener, task::JoinSet};
 
 type Labels = BTreeMap<String, String>;
 
 /// The recorded objects, as JSON.
-pub(super) struct Objects(Vec<Value>);
+pub(crate) struct Objects(Vec<Value>);
 
 impl Objects {
-    pub(super) fn new(objects: &Value) -> Self {
+    pub(crate) fn new(objects: &Value) -> Self {
         Self(objects.as_array().cloned().unwrap_or_default())
     }
 
@@ -39,7 +36,7 @@ impl Objects {
         })
     }
 
-    /// The labels that the reference uses to select a target's pods.
+    /// The labels that kube-metrics-adapter uses to select a target's pods.
     pub(super) fn pod_labels(
         &self,
         namespace: &str,
@@ -116,43 +113,22 @@ fn decode<T: for<'d> Deserialize<'d> + Default>(value: &Value) -> T {
     T::deserialize(value).unwrap_or_default()
 }
 
-/// The HTTP server of all pods. Dropping the handle stops it.
-pub(super) struct DocumentServer {
-    pub(super) port: u16,
-    _tasks: JoinSet<()>,
-}
-
-/// Serves documents by path. A document that is a number is the status of an empty response.
-pub(super) async fn serve_documents(documents: &Value) -> std::io::Result<DocumentServer> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let port = listener.local_addr()?.port();
+/// Serves documents by path, for all pods, and returns the port. A document that is a number is the
+/// status of an empty response.
+pub(super) async fn serve_documents(documents: &Value) -> u16 {
     let documents = documents.clone();
-    let mut tasks = JoinSet::new();
-    tasks.spawn(async move {
-        let mut connections = JoinSet::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            let documents = documents.clone();
-            connections.spawn(async move {
-                let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-                    let response = response_with(&documents[request.uri().path()]);
-                    async move { Ok::<_, std::convert::Infallible>(response) }
-                });
-                http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.ok();
-            });
-        }
-    });
-    Ok(DocumentServer { port, _tasks: tasks })
+    let respond = async move |uri: Uri| response_with(&documents[uri.path()]);
+    hpa_tests::harness::serve(Router::new().fallback(respond)).await.port()
 }
 
-fn response_with(document: &Value) -> Response<Full<Bytes>> {
+fn response_with(document: &Value) -> (StatusCode, String) {
     let status = match document {
-        Value::Null => 404,
-        Value::Number(status) => status.as_u64().unwrap_or_default(),
-        _ => 200,
+        Value::Null => StatusCode::NOT_FOUND,
+        Value::Number(status) => {
+            let status = status.as_u64().and_then(|status| u16::try_from(status).ok());
+            status.and_then(|status| StatusCode::from_u16(status).ok()).expect("a status")
+        }
+        _ => StatusCode::OK,
     };
-    let body = document.as_str().unwrap_or_default().to_owned();
-    let mut response = Response::new(Full::from(body));
-    let status = u16::try_from(status).ok().and_then(|status| status.try_into().ok());
-    *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response
+    (status, document.as_str().unwrap_or_default().to_owned())
 }

@@ -12,7 +12,7 @@ use crate::test_env::WAIT_LIMIT;
 
 type WriteSenders = HashMap<String, mpsc::UnboundedSender<Release>>;
 
-/// The senders of arrived writes, by namespace. Clones share them.
+/// Sends the release of each arrived write to the holder of its namespace. Clones share the holds.
 #[derive(Clone, Default)]
 pub(super) struct Holds {
     senders: Arc<Mutex<WriteSenders>>,
@@ -20,7 +20,7 @@ pub(super) struct Holds {
 
 /// The held writes of one namespace.
 pub(crate) struct HeldWrites {
-    held: mpsc::UnboundedReceiver<Release>,
+    releases: mpsc::UnboundedReceiver<Release>,
     holds: Holds,
     ns: String,
 }
@@ -32,9 +32,9 @@ impl Holds {
 
     /// Starts to hold the writes of a namespace.
     pub(super) fn hold(&self, ns: &str) -> HeldWrites {
-        let (sender, held) = mpsc::unbounded_channel();
+        let (sender, releases) = mpsc::unbounded_channel();
         self.senders().insert(ns.to_owned(), sender);
-        HeldWrites { held, holds: self.clone(), ns: ns.to_owned() }
+        HeldWrites { releases, holds: self.clone(), ns: ns.to_owned() }
     }
 
     /// Returns the gate for an arrived write, if writes of the namespace are held.
@@ -48,7 +48,7 @@ impl Holds {
 impl HeldWrites {
     /// Waits for a write. Dropping the result releases it.
     pub(crate) async fn next(&mut self) -> Result<Release> {
-        let next = timeout(WAIT_LIMIT, self.held.recv()).await.context("no scale write")?;
+        let next = timeout(WAIT_LIMIT, self.releases.recv()).await.context("no scale write")?;
         next.context("another hold of this namespace replaced this one")
     }
 }

@@ -16,11 +16,8 @@ pub(super) async fn ambiguous_selector(env: TestEnv) -> Result<()> {
     env.wait_until_settled("one", 2).await?;
     env.create_hpa("two", web.hpa_spec(1, 5, cpu_metric(50))).await?;
     for name in ["one", "two"] {
-        let hpa = env
-            .wait_for_hpa(name, "both to stop", |hpa| {
-                has_condition(hpa, "ScalingActive", "False", "AmbiguousSelector")
-            })
-            .await?;
+        let hpa =
+            env.wait_for_condition(name, "ScalingActive", "False", "AmbiguousSelector").await?;
         let text = message(&hpa, "ScalingActive");
         let prefix = "pods by selector app=web are controlled by multiple HPAs: [";
         let both = ["one", "two"].iter().all(|other| text.contains(&format!("{}/{other}", env.ns)));

@@ -10,12 +10,10 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::targets::install_definition;
-use super::{cpu_metric, external_metric};
+use super::{concat_metrics, cpu_hpa_spec, cpu_metric, external_metric};
 use crate::control_plane::from_json;
 use crate::metrics::Load;
-use crate::test_env::{
-    Hpa, Target, TestEnv, WAIT_LIMIT, current_metric, has_condition, has_replicas,
-};
+use crate::test_env::{Target, TestEnv, WAIT_LIMIT, has_replicas, has_utilization};
 use crate::wait;
 use crate::workload::Kind;
 
@@ -85,10 +83,7 @@ async fn check_printed_targets_of_both_apis(env: &TestEnv, api: &Api<DynamicObje
         object.data["status"]["targets"] == "cpu: 50%/50%"
     })
     .await?;
-    env.wait_for_hpa("web", "the load after the scale-up", |hpa| {
-        current_metric(hpa)["resource"]["current"]["averageUtilization"] == 50
-    })
-    .await?;
+    env.wait_for_hpa("web", "the load after the scale-up", |hpa| has_utilization(hpa, 50)).await?;
     for group in [hpa_calc::crd::GROUP, "autoscaling"] {
         let printed = printed_targets(env, group).await?;
         ensure!(printed == "cpu: 50%/50%", "{group}: {printed}");
@@ -140,19 +135,17 @@ pub(super) async fn role_in_a_namespace(env: TestEnv) -> Result<()> {
     let web = env.create_deployment("web", 2).await?;
     env.set_cpu("web", Load::Total(200));
     env.metrics.set_external(&env.ns, "jobs", &[("", "10")]);
-    env.metrics.set_pods(&env.ns, "requests", Load::PerPod(10_000));
+    env.metrics.set_pods_metric(&env.ns, "requests", Load::PerPod(10_000));
     env.metrics.set_object(&env.ns, "namespace", "load", "10");
     let average = json!({"type": "AverageValue", "averageValue": "10"});
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "name": env.ns});
-    let mut metrics = cpu_metric(50);
-    let custom_metrics = [
-        external_metric("jobs", "10")[0].clone(),
-        json!({"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": average}}),
-        json!({"type": "Object", "object": {
+    let custom_metrics = json!([
+        {"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": average}},
+        {"type": "Object", "object": {
             "metric": {"name": "load"}, "target": average, "describedObject": object,
-        }}),
-    ];
-    metrics.as_array_mut().context("a list")?.extend(custom_metrics);
+        }},
+    ]);
+    let metrics = concat_metrics([cpu_metric(50), external_metric("jobs", "10"), custom_metrics]);
     env.create_hpa("web", web.hpa_spec(1, 10, metrics)).await?;
     web.wait_for_replicas(4).await?;
     env.wait_for_event("web", "SuccessfulRescale", "New size: 4").await?;
@@ -186,8 +179,7 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
         env.metrics.set_external(&env.ns, "jobs", &[("", "200")]);
         web.wait_for_replicas(6).await?;
         worker.wait_for_replicas(8).await?;
-        let limited = |hpa: &Hpa| has_condition(hpa, "ScalingLimited", "True", "TooManyReplicas");
-        env.wait_for_hpa("worker", "maxReplicas", limited).await?;
+        env.wait_for_condition("worker", "ScalingLimited", "True", "TooManyReplicas").await?;
         slow.wait_for_replicas(4).await?;
         env.set_cpu("web", Load::Total(100));
         env.set_cpu("slow", Load::Total(100));
@@ -231,19 +223,11 @@ async fn create_compared_autoscalers(env: &TestEnv) -> Result<[Target; 3]> {
         },
     });
     env.create_hpa("slow", spec).await?;
-    let gone = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "gone"});
-    env.create_hpa(
-        "gone",
-        json!({"scaleTargetRef": gone, "maxReplicas": 3, "metrics": cpu_metric(50)}),
-    )
-    .await?;
+    env.create_hpa("gone", cpu_hpa_spec("apps/v1", "Deployment", "gone", 1, 3)).await?;
     for name in ["web", "worker", "slow"] {
         env.wait_until_settled(name, 2).await?;
     }
-    env.wait_for_hpa("gone", "no target", |hpa| {
-        has_condition(hpa, "AbleToScale", "False", "FailedGetScale")
-    })
-    .await?;
+    env.wait_for_condition("gone", "AbleToScale", "False", "FailedGetScale").await?;
     Ok([web, worker, slow])
 }
 
@@ -260,8 +244,7 @@ pub(super) async fn shadow_detects_other_tolerance(env: TestEnv) -> Result<()> {
     for percent in [65, 60, 65, 60, 65] {
         env.set_cpu("web", Load::Total(2 * percent));
         env.wait_for_hpa("web", "the changed load", |hpa| {
-            has_replicas(hpa, 2)
-                && current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent
+            has_replicas(hpa, 2) && has_utilization(hpa, percent)
         })
         .await?;
     }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::cpu_metric;
 use crate::metrics::Load;
-use crate::test_env::{TestEnv, has_condition, has_replicas};
+use crate::test_env::{TestEnv, has_replicas};
 
 /// Far above the expected latency, far below the sync period.
 const MAX_LATENCY: Duration = Duration::from_secs(5);
@@ -33,10 +33,7 @@ pub(super) async fn spec_changes_are_reconciled_immediately(env: TestEnv) -> Res
     env.patch_hpa("web", json!({"spec": {"minReplicas": 3}})).await?;
     web.wait_for_replicas(3).await?;
     let changed = start.elapsed();
-    env.wait_for_hpa("web", "the status of the change", |hpa| {
-        has_condition(hpa, "AbleToScale", "True", "SucceededRescale")
-    })
-    .await?;
+    env.wait_for_condition("web", "AbleToScale", "True", "SucceededRescale").await?;
 
     let start = Instant::now();
     env.delete_hpa("web").await?;
@@ -71,10 +68,7 @@ pub(super) async fn successor_continues_after_sigterm(env: TestEnv) -> Result<()
     let mut first = env.start_controller("first", &[])?;
     env.wait_until_settled("web", 2).await?;
     worker.wait_for_replicas(0).await?;
-    env.wait_for_hpa("worker", "ScaledToZero=True", |hpa| {
-        has_condition(hpa, "ScaledToZero", "True", "ScaledToZero")
-    })
-    .await?;
+    env.wait_for_condition("worker", "ScaledToZero", "True", "ScaledToZero").await?;
     let start = Instant::now();
     let status = first.terminate(Duration::from_secs(10)).await?;
     println!("  shutdown: {} ms after SIGTERM", start.elapsed().as_millis());
@@ -93,7 +87,7 @@ pub(super) async fn successor_continues_after_sigterm(env: TestEnv) -> Result<()
     Ok(())
 }
 
-/// The error names the flag.
+/// The error names the flag or the file.
 pub(super) async fn invalid_flags_are_rejected(env: TestEnv) -> Result<()> {
     let kubeconfig = env.plane.controller_kubeconfig().display().to_string();
     for (flag, value) in [
@@ -107,27 +101,21 @@ pub(super) async fn invalid_flags_are_rejected(env: TestEnv) -> Result<()> {
         ("--horizontal-pod-autoscaler-initial-readiness-delay", "1d"),
         ("--horizontal-pod-autoscaler-no-such-flag", "1"),
     ] {
-        let mut command = Command::new(&env.binary);
-        command
-            .args(["run", "--kubeconfig", &kubeconfig, &format!("{flag}={value}")])
-            .kill_on_drop(true);
-        let output = timeout(Duration::from_secs(10), command.output())
-            .await
-            .with_context(|| format!("{flag}={value} was accepted"))??;
-        let text = String::from_utf8_lossy(&output.stderr);
-        ensure!(!output.status.success(), "{flag}={value}: {}", output.status);
-        ensure!(text.contains(flag), "{flag}={value}: not named in {text:?}");
+        let assignment = format!("{flag}={value}");
+        let text = error_of_run(&env, &["--kubeconfig", &kubeconfig, &assignment]).await?;
+        ensure!(text.contains(flag), "{assignment}: not named in {text:?}");
     }
-    let mut command = Command::new(&env.binary);
-    command.args(["run", "--kubeconfig", "/does/not/exist"]).kill_on_drop(true);
-    let output = timeout(Duration::from_secs(10), command.output())
-        .await
-        .context("a missing kubeconfig was accepted")??;
-    let text = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        !output.status.success() && text.contains("/does/not/exist"),
-        "{}: {text}",
-        output.status
-    );
+    let text = error_of_run(&env, &["--kubeconfig", "/does/not/exist"]).await?;
+    ensure!(text.contains("/does/not/exist"), "{text}");
     Ok(())
+}
+
+/// The standard error of `hpa run`, which must fail at once.
+async fn error_of_run(env: &TestEnv, flags: &[&str]) -> Result<String> {
+    let mut command = Command::new(&env.binary);
+    command.arg("run").args(flags).kill_on_drop(true);
+    let output = timeout(Duration::from_secs(10), command.output()).await;
+    let output = output.with_context(|| format!("{flags:?} were accepted"))??;
+    ensure!(!output.status.success(), "{flags:?}: {}", output.status);
+    Ok(String::from_utf8_lossy(&output.stderr).into_owned())
 }

@@ -5,17 +5,18 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use super::{concat_metrics, cpu_metric, external_metric};
 use crate::metrics::{Load, Outage, Source};
-use crate::test_env::{TestEnv, current_metric, has_condition, message, spec_replicas};
+use crate::test_env::{TestEnv, current_metric, message, spec_replicas};
 use crate::wait;
 use crate::workload::Kind;
 
 /// A metric, and its names in conditions, events and status. The test sets it to values for 2, 4
 /// and 1 replicas.
-struct Case<Set> {
+struct Case {
     metric: Value,
     /// Sets the sum of the metric over all pods, in tenths of the target.
-    set: Set,
+    set: fn(&TestEnv, i64),
     /// The description in conditions and events.
     described_as: &'static str,
     /// The field that is set in `current` of the metric's status.
@@ -25,7 +26,7 @@ struct Case<Set> {
     is_value: bool,
 }
 
-impl<Set: Fn(&TestEnv, i64)> Case<Set> {
+impl Case {
     async fn run(self, env: TestEnv) -> Result<()> {
         let app = env
             .create_target_with_containers(Kind::DEPLOYMENT, "app", 2, &["app", "sidecar"])
@@ -46,14 +47,15 @@ impl<Set: Fn(&TestEnv, i64)> Case<Set> {
         );
         let metric = current_metric(&hpa);
         ensure!(metric["type"] == self.metric["type"], "{metric}");
-        let member = metric["type"]
+        let source_field = metric["type"]
             .as_str()
             .map(|name| name[..1].to_lowercase() + &name[1..])
             .unwrap_or_default();
-        let current = &metric[&member]["current"];
+        let [source, reported] = [&self.metric, &metric].map(|metric| &metric[&source_field]);
+        let current = &reported["current"];
         ensure!(!current[self.current_field].is_null(), "{metric} has no {}", self.current_field);
         for name in ["name", "container", "metric", "describedObject"] {
-            ensure!(metric[&member][name] == self.metric[&member][name], "{name} in {metric}");
+            ensure!(reported[name] == source[name], "{name} in {metric}");
         }
 
         (self.set)(&env, high);
@@ -62,10 +64,7 @@ impl<Set: Fn(&TestEnv, i64)> Case<Set> {
         let event = env.wait_for_event("app", "SuccessfulRescale", &text).await?;
         ensure!(event.message.is_some_and(|message| message.ends_with(" above target")));
         if self.is_value {
-            env.wait_for_hpa("app", "the upper bound", |hpa| {
-                has_condition(hpa, "ScalingLimited", "True", "TooManyReplicas")
-            })
-            .await?;
+            env.wait_for_condition("app", "ScalingLimited", "True", "TooManyReplicas").await?;
         } else {
             env.wait_until_settled("app", 4).await?;
         }
@@ -105,7 +104,8 @@ pub(super) async fn memory_average_value(env: TestEnv) -> Result<()> {
 
 pub(super) async fn container_cpu(env: TestEnv) -> Result<()> {
     let metric = json!({"type": "ContainerResource", "containerResource": {
-        "name": "cpu", "container": "sidecar", "target": {"type": "Utilization", "averageUtilization": 50},
+        "name": "cpu", "container": "sidecar",
+        "target": {"type": "Utilization", "averageUtilization": 50},
     }});
     let set = |env: &TestEnv, sum: i64| {
         env.metrics.set_usage(&env.ns, "app", "sidecar", "cpu", Load::Total(sum * 5));
@@ -123,7 +123,7 @@ pub(super) async fn pods_metric(env: TestEnv) -> Result<()> {
         "metric": {"name": "requests"}, "target": {"type": "AverageValue", "averageValue": "10"},
     }});
     let set = |env: &TestEnv, sum: i64| {
-        env.metrics.set_pods(&env.ns, "requests", Load::Total(sum * 1000));
+        env.metrics.set_pods_metric(&env.ns, "requests", Load::Total(sum * 1000));
     };
     Case {
         metric,
@@ -139,7 +139,9 @@ pub(super) async fn pods_metric(env: TestEnv) -> Result<()> {
 pub(super) async fn object_value(env: TestEnv) -> Result<()> {
     let metric = json!({"type": "Object", "object": {
         "metric": {"name": "hits"}, "target": {"type": "Value", "value": "10"},
-        "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "front"},
+        "describedObject": {
+            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "front",
+        },
     }});
     let set = |env: &TestEnv, sum: i64| {
         env.metrics.set_object(
@@ -241,12 +243,7 @@ pub(super) async fn largest_of_several_metrics_wins(env: TestEnv) -> Result<()> 
     let app = env.create_deployment("app", 2).await?;
     env.set_cpu("app", Load::Total(100));
     env.metrics.set_external(&env.ns, "queue", &[("", "20")]);
-    let mut metrics = super::cpu_metric(50);
-    let external_metrics = super::external_metric("queue", "10");
-    metrics
-        .as_array_mut()
-        .expect("a list")
-        .extend(external_metrics.as_array().cloned().unwrap_or_default());
+    let metrics = concat_metrics([cpu_metric(50), external_metric("queue", "10")]);
     env.create_hpa("app", app.hpa_spec(1, 10, metrics)).await?;
     env.wait_until_settled("app", 2).await?;
     env.metrics.set_external(&env.ns, "queue", &[("", "50")]);
@@ -261,19 +258,13 @@ pub(super) async fn largest_of_several_metrics_wins(env: TestEnv) -> Result<()> 
     app.wait_for_replicas(6).await?;
     // CPU fails, and the other metric alone would scale down.
     env.metrics.set_outage(&env.ns, Source::Resource, Some(Outage::Unavailable));
-    env.wait_for_hpa("app", "the failure", |hpa| {
-        has_condition(hpa, "ScalingActive", "False", "FailedGetResourceMetric")
-    })
-    .await?;
+    env.wait_for_condition("app", "ScalingActive", "False", "FailedGetResourceMetric").await?;
     // Longer than the stabilization window.
     let seen = wait::observe_for(&app.api, "app", Duration::from_secs(4)).await?;
     ensure!(seen.iter().all(|app| spec_replicas(app) == 6), "scaled down by one of two metrics");
     // The other metric scales up.
     env.metrics.set_external(&env.ns, "queue", &[("", "80")]);
     app.wait_for_replicas(8).await?;
-    env.wait_for_hpa("app", "a valid metric", |hpa| {
-        has_condition(hpa, "ScalingActive", "True", "ValidMetricFound")
-    })
-    .await?;
+    env.wait_for_condition("app", "ScalingActive", "True", "ValidMetricFound").await?;
     Ok(())
 }

@@ -124,6 +124,18 @@ fn external_metric(metric: &str, average: &str) -> Value {
     }}])
 }
 
+/// The spec of an autoscaler with a CPU metric, for a target that may not exist.
+fn cpu_hpa_spec(api_version: &str, kind: &str, name: &str, min: i32, max: i32) -> Value {
+    let target = json!({"apiVersion": api_version, "kind": kind, "name": name});
+    let metrics = cpu_metric(50);
+    json!({"scaleTargetRef": target, "minReplicas": min, "maxReplicas": max, "metrics": metrics})
+}
+
+/// One list with the metrics of all lists.
+fn concat_metrics<const N: usize>(lists: [Value; N]) -> Value {
+    lists.iter().flat_map(|list| list.as_array().expect("a list")).cloned().collect()
+}
+
 /// Records the desired replicas of the target from now on, until they are `last`.
 async fn record_replicas(target: &Target, last: i64) -> JoinHandle<Result<Vec<i64>>> {
     let target = target.clone();

@@ -53,18 +53,16 @@ pub(super) async fn external_metric_outage(env: TestEnv) -> Result<()> {
     let worker = env.create_deployment("worker", 3).await?;
     // The metric does not exist yet.
     env.create_hpa("worker", worker.hpa_spec(1, 10, external_metric("jobs", "10"))).await?;
-    let failed =
-        |hpa: &Hpa| has_condition(hpa, "ScalingActive", "False", "FailedGetExternalMetric");
-    let hpa = env.wait_for_hpa("worker", "no metric", failed).await?;
+    let failed = "FailedGetExternalMetric";
+    let hpa = env.wait_for_condition("worker", "ScalingActive", "False", failed).await?;
     let text = message(&hpa, "ScalingActive");
     ensure!(text.contains("unable to get external metric"), "{text}");
-    env.wait_for_event("worker", "FailedGetExternalMetric", "unable to get external metric")
-        .await?;
+    env.wait_for_event("worker", failed, "unable to get external metric").await?;
     let recording = record_replicas(&worker, 5).await;
     env.metrics.set_external(&env.ns, "jobs", &[("", "30")]);
     env.wait_until_settled("worker", 3).await?;
     env.metrics.set_outage(&env.ns, Source::External, Some(Outage::Unavailable));
-    env.wait_for_hpa("worker", "the outage", failed).await?;
+    env.wait_for_condition("worker", "ScalingActive", "False", failed).await?;
     env.metrics.set_external(&env.ns, "jobs", &[("", "50")]);
     env.metrics.set_outage(&env.ns, Source::External, None);
     worker.wait_for_replicas(5).await?;

@@ -9,10 +9,10 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::cpu_metric;
+use super::explain::{CONTROLLER, REFERENCE};
 use crate::metrics::Load;
-use crate::test_env::{TestEnv, WAIT_LIMIT, current_metric};
+use crate::test_env::{Hpa, TestEnv, WAIT_LIMIT, has_utilization};
 
-const REFERENCE: &str = "kube-controller-manager";
 /// Longer than the peer's period of one second: the peer decides first.
 const LONG_PERIOD: &str = "--horizontal-pod-autoscaler-sync-period=10s";
 
@@ -46,12 +46,15 @@ impl Peer {
             let params = PatchParams { field_manager: manager, ..PatchParams::default() };
             env.hpas().patch_status("web", &params, &Patch::Merge(status)).await?;
         }
-        env.wait_for_hpa("web", "the peer's status", |hpa| {
-            current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent
-        })
-        .await?;
+        env.wait_for_hpa("web", "the peer's status", |hpa| has_utilization(hpa, percent)).await?;
         Ok(())
     }
+}
+
+/// Whether the controller under test has written to the autoscaler.
+fn is_written_by_controller(hpa: &Hpa) -> bool {
+    let mut entries = hpa.metadata.managed_fields.iter().flatten();
+    entries.any(|entry| entry.manager.as_deref() == Some(CONTROLLER))
 }
 
 /// The controller doesn't start beside an active peer without `--allow-other-controller`.
@@ -72,10 +75,7 @@ pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Resu
         ensure!(error.contains(part), "no {part:?} in {error:?}\n{}", log());
     }
     let hpa = env.hpas().get("web").await?;
-    let managers = hpa.metadata.managed_fields.unwrap_or_default();
-    let has_written =
-        managers.iter().any(|entry| entry.manager.as_deref() == Some("hpa-controller"));
-    ensure!(!has_written, "it wrote the status: {managers:?}");
+    ensure!(!is_written_by_controller(&hpa), "it wrote the status: {:?}", hpa.metadata);
 
     // The peer's status must be recent when the next controller starts.
     peer.write_status(&env, 45).await?;
@@ -83,10 +83,7 @@ pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Resu
         env.start_controller("allowed", &[LONG_PERIOD, "--allow-other-controller"])?;
     env.set_cpu("web", Load::PerPod(30));
     env.wait_for_hpa("web", "a status of this controller", |hpa| {
-        let entries = hpa.metadata.managed_fields.iter().flatten();
-        let mut managers = entries.filter_map(|entry| entry.manager.as_deref());
-        managers.any(|manager| manager == "hpa-controller")
-            || current_metric(hpa)["resource"]["current"]["averageUtilization"] == 30
+        is_written_by_controller(hpa) || has_utilization(hpa, 30)
     })
     .await?;
     let status = allowed.terminate(Duration::from_secs(15)).await?;
@@ -102,10 +99,7 @@ pub(super) async fn peer_is_reported_while_running(env: TestEnv) -> Result<()> {
     env.set_cpu("web", Load::PerPod(40));
     env.create_hpa("web", web.hpa_spec(2, 2, cpu_metric(50))).await?;
     let controller = env.start_controller("running", &[LONG_PERIOD])?;
-    env.wait_for_hpa("web", "a first status", |hpa| {
-        current_metric(hpa)["resource"]["current"]["averageUtilization"] == 40
-    })
-    .await?;
+    env.wait_for_hpa("web", "a first status", |hpa| has_utilization(hpa, 40)).await?;
     let peer = Peer::start(&env)?;
     let event = env.wait_for_event("web", "ConflictingController", REFERENCE);
     let peer_writes = async {
@@ -141,7 +135,8 @@ pub(super) async fn shadow_report_is_inconclusive_beside_a_stopped_peer(
     let log = || shadow.tail(40, "");
     ensure!(status.code() == Some(2), "{status}\n{}", log());
     let line = shadow.tail(1, "wrote no status during the comparison, the last one ");
-    ensure!(line.contains("The peer (hpa-controller)"), "{line:?}\n{}", log());
+    let peer = format!("The peer ({CONTROLLER})");
+    ensure!(line.contains(&peer), "{line:?}\n{}", log());
     let error = shadow.tail(1, "no difference could be found: --for is too short: the peer wrote");
     ensure!(!error.is_empty(), "{}", log());
     Ok(())
@@ -159,10 +154,7 @@ pub(super) async fn shadow_report_is_inconclusive_if_too_short(env: TestEnv) -> 
     let mut shadow = env.start_shadow_report("shadow", "10s", &[window])?;
     for percent in [51, 52, 53, 51, 52, 53] {
         env.set_cpu("web", Load::PerPod(percent));
-        env.wait_for_hpa("web", "the changed load", |hpa| {
-            current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent
-        })
-        .await?;
+        env.wait_for_hpa("web", "the changed load", |hpa| has_utilization(hpa, percent)).await?;
     }
     let status = shadow.wait(WAIT_LIMIT).await?;
     let log = || shadow.tail(60, "");

@@ -5,7 +5,9 @@ use serde_json::json;
 
 use super::{cpu_metric, external_metric};
 use crate::metrics::Load;
-use crate::test_env::{TestEnv, condition, current_metric, has_condition, has_replicas, message};
+use crate::test_env::{
+    Hpa, TestEnv, condition, current_metric, has_condition, has_replicas, message,
+};
 
 const CPU: &str = "cpu resource utilization (percentage of request)";
 
@@ -19,8 +21,8 @@ pub(super) async fn scales_up_and_down_on_cpu(env: TestEnv) -> Result<()> {
     ensure!(message(&hpa, "ScalingActive") == expected, "{}", message(&hpa, "ScalingActive"));
     ensure!(has_condition(&hpa, "ScalingLimited", "False", "DesiredWithinRange"));
     ensure!(message(&hpa, "ScalingLimited") == "the desired count is within the acceptable range");
-    let status = hpa.status.clone().unwrap_or_default();
-    ensure!(status.last_scale_time.is_none(), "nothing was scaled yet");
+    let last_scale_time = |hpa: &Hpa| hpa.status.clone().and_then(|status| status.last_scale_time);
+    ensure!(last_scale_time(&hpa).is_none(), "nothing was scaled yet");
     let metric = current_metric(&hpa);
     ensure!(
         metric["resource"]["current"] == json!({"averageUtilization": 50, "averageValue": "50m"}),
@@ -29,27 +31,16 @@ pub(super) async fn scales_up_and_down_on_cpu(env: TestEnv) -> Result<()> {
 
     env.set_cpu("web", Load::Total(400));
     // A scale-up at most doubles the replicas.
-    env.wait_for_event(
-        "web",
-        "SuccessfulRescale",
-        &format!("New size: 4; reason: {CPU} above target"),
-    )
-    .await?;
-    env.wait_for_event(
-        "web",
-        "SuccessfulRescale",
-        &format!("New size: 8; reason: {CPU} above target"),
-    )
-    .await?;
+    for size in [4, 8] {
+        let text = format!("New size: {size}; reason: {CPU} above target");
+        env.wait_for_event("web", "SuccessfulRescale", &text).await?;
+    }
     web.wait_for_replicas(8).await?;
     let hpa = env.wait_until_settled("web", 8).await?;
-    ensure!(hpa.status.clone().unwrap_or_default().last_scale_time.is_some(), "no lastScaleTime");
+    ensure!(last_scale_time(&hpa).is_some(), "no lastScaleTime");
 
     env.set_cpu("web", Load::Total(100));
-    env.wait_for_hpa("web", "the stabilization", |hpa| {
-        has_condition(hpa, "AbleToScale", "True", "ScaleDownStabilized")
-    })
-    .await?;
+    env.wait_for_condition("web", "AbleToScale", "True", "ScaleDownStabilized").await?;
     web.wait_for_replicas(2).await?;
     env.wait_for_event("web", "SuccessfulRescale", "New size: 2; reason: All metrics below target")
         .await?;
@@ -83,19 +74,11 @@ pub(super) async fn replicas_stay_within_bounds(env: TestEnv) -> Result<()> {
     ensure!(has_condition(&hpa, "ScalingLimited", "False", "DesiredWithinRange"));
 
     env.set_cpu("high", Load::PerPod(100));
-    let hpa = env
-        .wait_for_hpa("high", "the upper bound", |hpa| {
-            has_condition(hpa, "ScalingLimited", "True", "TooManyReplicas")
-        })
-        .await?;
+    let hpa = env.wait_for_condition("high", "ScalingLimited", "True", "TooManyReplicas").await?;
     let text = "the desired replica count is more than the maximum replica count";
     ensure!(message(&hpa, "ScalingLimited") == text);
     env.set_cpu("low", Load::PerPod(1));
-    let hpa = env
-        .wait_for_hpa("low", "the lower bound", |hpa| {
-            has_condition(hpa, "ScalingLimited", "True", "TooFewReplicas")
-        })
-        .await?;
+    let hpa = env.wait_for_condition("low", "ScalingLimited", "True", "TooFewReplicas").await?;
     let text = "the desired replica count is less than the minimum replica count";
     ensure!(message(&hpa, "ScalingLimited") == text);
     // Zero replicas set by a user are a pause.
@@ -109,10 +92,7 @@ pub(super) async fn replicas_stay_within_bounds(env: TestEnv) -> Result<()> {
     ensure!(message(&hpa, "ScalingActive") == text);
     low.scale(4).await?;
     low.wait_for_replicas(3).await?;
-    env.wait_for_hpa("low", "the end of the pause", |hpa| {
-        has_condition(hpa, "ScalingActive", "True", "ValidMetricFound")
-    })
-    .await?;
+    env.wait_for_condition("low", "ScalingActive", "True", "ValidMetricFound").await?;
     Ok(())
 }
 
@@ -164,11 +144,7 @@ pub(super) async fn scale_to_zero_and_back(env: TestEnv) -> Result<()> {
     worker.wait_for_replicas(3).await?;
     env.wait_for_event("worker", "SuccessfulRescale", "New size: 3; reason: external metric jobs")
         .await?;
-    let hpa = env
-        .wait_for_hpa("worker", "ScaledToZero=False", |hpa| {
-            has_condition(hpa, "ScaledToZero", "False", "NotScaledToZero")
-        })
-        .await?;
+    let hpa = env.wait_for_condition("worker", "ScaledToZero", "False", "NotScaledToZero").await?;
     ensure!(
         message(&hpa, "ScaledToZero") == "the HPA controller did not scale the workload to zero"
     );

@@ -8,31 +8,27 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::cpu_metric;
+use super::{cpu_hpa_spec, cpu_metric};
 use crate::control_plane::from_json;
 use crate::metrics::Load;
-use crate::test_env::{TestEnv, WAIT_LIMIT, has_condition, message};
+use crate::test_env::{TestEnv, WAIT_LIMIT, message};
 use crate::wait;
 use crate::workload::Kind;
 
 pub(super) async fn stateful_set(env: TestEnv) -> Result<()> {
-    scale_built_in_kind(env, Kind::STATEFUL_SET).await
+    check_scaling(&env, Kind::STATEFUL_SET, "app").await
 }
 
 pub(super) async fn replica_set(env: TestEnv) -> Result<()> {
-    scale_built_in_kind(env, Kind::REPLICA_SET).await
+    check_scaling(&env, Kind::REPLICA_SET, "app").await
 }
 
 pub(super) async fn replication_controller(env: TestEnv) -> Result<()> {
-    scale_built_in_kind(env, Kind::REPLICATION_CONTROLLER).await
-}
-
-async fn scale_built_in_kind(env: TestEnv, kind: Kind) -> Result<()> {
-    scale_by_load(&env, kind, "app").await
+    check_scaling(&env, Kind::REPLICATION_CONTROLLER, "app").await
 }
 
 /// Creates a target of the kind, and checks that it is scaled up and down.
-async fn scale_by_load(env: &TestEnv, kind: Kind, name: &str) -> Result<()> {
+async fn check_scaling(env: &TestEnv, kind: Kind, name: &str) -> Result<()> {
     let app = env.create_target(kind, name, 1).await?;
     env.set_cpu(name, Load::Total(200));
     env.create_hpa(name, app.hpa_spec(1, 10, cpu_metric(50))).await?;
@@ -53,7 +49,9 @@ pub(super) async fn define_kind(env: &TestEnv, kind: Kind, versions: &[&str]) ->
         .map(|version| {
             json!({
                 "name": version, "served": true, "storage": *version == kind.version,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
                 "subresources": {"status": {}, "scale": {
                     "specReplicasPath": ".spec.replicas",
                     "statusReplicasPath": ".status.replicas",
@@ -67,7 +65,9 @@ pub(super) async fn define_kind(env: &TestEnv, kind: Kind, versions: &[&str]) ->
         "metadata": {"name": name},
         "spec": {
             "group": kind.group, "scope": "Namespaced", "versions": versions,
-            "names": {"kind": kind.kind, "plural": kind.plural, "singular": kind.kind.to_lowercase()},
+            "names": {
+                "kind": kind.kind, "plural": kind.plural, "singular": kind.kind.to_lowercase(),
+            },
         },
     }))?;
     install_definition(&Api::all(env.client.clone()), &definition).await
@@ -97,25 +97,16 @@ pub(super) async fn custom_resource(env: TestEnv) -> Result<()> {
     define_kind(&env, new, &["v1", "v1beta1"]).await?;
     env.workloads.simulate_controller(new);
     let old = Kind { version: "v1beta1", ..new };
-    tokio::try_join!(scale_by_load(&env, new, "new"), scale_by_load(&env, old, "old"))?;
+    tokio::try_join!(check_scaling(&env, new, "new"), check_scaling(&env, old, "old"))?;
     Ok(())
 }
 
 /// The kind is defined after the autoscaler was created.
 pub(super) async fn unknown_kind(env: TestEnv) -> Result<()> {
     let kind = Kind::new("later.hpa-rs.test", "v1", "Gadget", "gadgets");
-    let target = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "name": "app"});
-    let metrics = cpu_metric(50);
-    env.create_hpa(
-        "app",
-        json!({"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 5, "metrics": metrics}),
-    )
-    .await?;
-    let hpa = env
-        .wait_for_hpa("app", "no target", |hpa| {
-            has_condition(hpa, "AbleToScale", "False", "FailedGetScale")
-        })
-        .await?;
+    let spec = cpu_hpa_spec(&kind.api_version(), kind.kind, "app", 2, 5);
+    env.create_hpa("app", spec).await?;
+    let hpa = env.wait_for_condition("app", "AbleToScale", "False", "FailedGetScale").await?;
     let text = message(&hpa, "AbleToScale");
     let prefix = "the HPA controller was unable to get the target's current scale: ";
     ensure!(text.starts_with(prefix) && text.contains("no matches for kind \"Gadget\""), "{text}");
@@ -133,18 +124,8 @@ pub(super) async fn unknown_kind(env: TestEnv) -> Result<()> {
 
 /// The target is created after the autoscaler.
 pub(super) async fn missing_target(env: TestEnv) -> Result<()> {
-    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "app"});
-    let metrics = cpu_metric(50);
-    env.create_hpa(
-        "app",
-        json!({"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 5, "metrics": metrics}),
-    )
-    .await?;
-    let hpa = env
-        .wait_for_hpa("app", "no target", |hpa| {
-            has_condition(hpa, "AbleToScale", "False", "FailedGetScale")
-        })
-        .await?;
+    env.create_hpa("app", cpu_hpa_spec("apps/v1", "Deployment", "app", 2, 5)).await?;
+    let hpa = env.wait_for_condition("app", "AbleToScale", "False", "FailedGetScale").await?;
     let text = message(&hpa, "AbleToScale");
     ensure!(text.ends_with("deployments.apps \"app\" not found"), "{text}");
     env.wait_for_event("app", "FailedGetScale", "deployments.apps \"app\" not found").await?;
@@ -152,9 +133,6 @@ pub(super) async fn missing_target(env: TestEnv) -> Result<()> {
     let app = env.create_deployment("app", 2).await?;
     env.wait_until_settled("app", 2).await?;
     app.api.delete("app", &kube::api::DeleteParams::default()).await?;
-    env.wait_for_hpa("app", "no target again", |hpa| {
-        has_condition(hpa, "AbleToScale", "False", "FailedGetScale")
-    })
-    .await?;
+    env.wait_for_condition("app", "AbleToScale", "False", "FailedGetScale").await?;
     Ok(())
 }

@@ -2,17 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use hpa_calc::Selector;
-use hpa_metrics::{
-    CustomQuery, MetricSource as _, Objects, describe, resource::GroupResource, wire::MetricValue,
-};
+use anyhow::{Context as _, Result, ensure};
+use hpa_metrics::{CustomQuery, MetricSource as _, describe, wire::MetricValue};
 use hpa_prometheus::source::{PrometheusSource, SharingSettings};
 
-use crate::{
-    document::Recipe,
-    reader::{NAMESPACE, Reader},
-};
+use crate::{cookbook::custom_query, document::Recipe, reader::Reader};
 
 /// The recipes with custom metrics, and the objects that are read.
 const SHARED: [(&str, &[&str]); 8] = [
@@ -33,23 +27,7 @@ pub(crate) async fn check(reader: &Reader, recipe: &Recipe) -> Result<()> {
         ensure!(recipe.metric.external.is_some(), "not tested");
         return Ok(());
     };
-    let (resource, metric) = match (&recipe.metric.pods, &recipe.metric.object) {
-        (Some(pods), _) => (GroupResource::pods(), pods.metric.name.clone()),
-        (None, Some(object)) => {
-            let described = &object.described_object;
-            let group = described.api_version.split_once('/').map_or("", |(group, _)| group);
-            let resolved = reader.resources.resolve(group, &described.kind.to_lowercase())?;
-            (resolved.group_resource.clone(), object.metric.name.clone())
-        }
-        (None, None) => bail!("no custom metric"),
-    };
-    let request = CustomQuery {
-        resource,
-        namespace: NAMESPACE.to_owned(),
-        objects: Objects::Selected(Selector::everything()),
-        metric,
-        metric_selector: Selector::everything(),
-    };
+    let request = custom_query(reader, &recipe.metric)?.context("no custom metric")?;
     let sharing = SharingSettings::for_sync_period(Duration::from_secs(15));
     let single = reader.source(&recipe.rules).await?;
     let shared = reader.source_with(&recipe.rules, Some(sharing)).await?;

@@ -15,7 +15,8 @@ pub(super) const NOT_SHARED: [&str; 12] = [
     "inflight{<<.LabelMatchers>>} and on (namespace) (workers{<<.LabelMatchers>>} > 2)",
     "inflight{<<.LabelMatchers>>} unless on () absent(workers{<<.LabelMatchers>>})",
     "bottomk by (namespace) (2, inflight{<<.LabelMatchers>>})",
-    "label_replace(max by (pod) (inflight{<<.LabelMatchers>>}), \"pod\", \"x\", \"pod\", \"web-1\")",
+    "label_replace(max by (pod) (inflight{<<.LabelMatchers>>}), \"pod\", \"x\", \"pod\", \
+     \"web-1\")",
     "limits unless on (pod) inflight{<<.LabelMatchers>>}",
     "workers{<<.LabelMatchers>>} + on () group_left count(limits{<<.LabelMatchers>>})",
     "quantile by (namespace) (0.5, inflight{<<.LabelMatchers>>}) * on (namespace) group_right () \

@@ -81,11 +81,11 @@ pub(super) fn unexplained_statuses(entries: &AutoscalerEntries<'_>) -> Vec<Strin
                 && one.started <= at
                 && at <= one.concluded.at + MAX_REQUEST_DELAY
         };
-        let is_edit = |before: &&&AutoscalerVersion| {
+        let is_edit = |before: &&AutoscalerVersion| {
             before.instance.is_none() && before.when.at + MAX_REQUEST_DELAY >= at
         };
         let is_explained = entries.reconciles.iter().any(explains)
-            || entries.versions[..index].iter().any(|before| is_edit(&before))
+            || entries.versions[..index].iter().any(is_edit)
             || entries.ends_soon_after(instance, version.when);
         if !is_explained {
             violations.push(format!(

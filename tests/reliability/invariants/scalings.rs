@@ -11,7 +11,7 @@ use crate::{
 pub(super) struct Write<'a> {
     pub(super) scaling: &'a Scaling,
     /// When the request arrived.
-    sent: When,
+    arrived: When,
     /// The versions of the autoscaler from its last read before the write until the write.
     pub(super) versions: Vec<&'a AutoscalerVersion>,
 }
@@ -59,11 +59,11 @@ pub(super) fn find_write<'a>(
             .find(|one| one.when < when && one.instance == scaling.instance && matches(one));
         latest.map(|one| one.when)
     };
-    let sent = before(scaling.when, |one| one.verb == "update" && one.subresource == "scale")?;
+    let arrived = before(scaling.when, |one| one.verb == "update" && one.subresource == "scale")?;
     // The controller reads the autoscaler before the write. It can't know of a change in between.
-    let verified = before(sent, |one| one.verb == "get");
-    let from = verified.filter(|read| read.at + MAX_REQUEST_DELAY >= sent.at).unwrap_or(sent);
-    Some(Write { scaling, sent, versions: entries.versions_between(from, scaling.when) })
+    let verified = before(arrived, |one| one.verb == "get");
+    let from = verified.filter(|read| read.at + MAX_REQUEST_DELAY >= arrived.at).unwrap_or(arrived);
+    Some(Write { scaling, arrived, versions: entries.versions_between(from, scaling.when) })
 }
 
 fn within_bounds(write: &Write<'_>) -> Option<String> {
@@ -110,7 +110,7 @@ fn not_below_recent_load(cluster: &Cluster, write: &Write<'_>) -> Option<String>
         return None;
     }
     let loads = write.recent_loads(cluster);
-    let lowest = loads.iter().min().copied().unwrap_or(0);
+    let lowest = *loads.iter().min()?;
     (to < lowest).then(|| format!("below the load {loads:?}"))
 }
 
@@ -132,16 +132,18 @@ fn not_above_window(
     let loads = cluster.loads.within(target, since, when.at);
     let replicas = entries.scalings.iter().filter(|one| one.when < *when && one.when.at >= since);
     let replicas = replicas.flat_map(|one| [one.from, one.to]);
-    let highest = loads.iter().copied().chain(replicas).max().unwrap_or(0).max(*from);
+    let highest = loads.iter().copied().chain(replicas).chain([*from]).max()?;
     (*to > highest).then(|| format!("above the load {loads:?}"))
 }
 
 /// The reconcile of the write decided on the replaced replicas: no change by another writer was
 /// overwritten. A killed controller reports no reconcile.
 fn explained(entries: &AutoscalerEntries<'_>, write: &Write<'_>) -> Option<String> {
-    let Write { scaling, sent, versions } = write;
+    let Write { scaling, arrived, versions } = write;
     let mut spanning = entries.reconciles.iter().filter(|one| {
-        one.instance == scaling.instance && one.started <= sent.at && one.concluded >= scaling.when
+        one.instance == scaling.instance
+            && one.started <= arrived.at
+            && one.concluded >= scaling.when
     });
     let Some(reconcile) = spanning.next() else {
         let is_cut_off = entries.ends_soon_after(&scaling.instance, scaling.when);

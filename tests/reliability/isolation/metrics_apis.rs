@@ -9,8 +9,7 @@ use serde_json::json;
 use super::count_and_longest_gap;
 use crate::{
     MAX_REPLICAS, PERIOD,
-    cluster::{Cluster, running_cluster},
-    random::CONTROLLER,
+    cluster::{CONTROLLER, Cluster, running_cluster},
 };
 
 /// The duration of the failure.

@@ -9,8 +9,7 @@ use hpa_tests::harness::objects;
 use super::count_and_longest_gap;
 use crate::{
     NAMESPACE, PERIOD,
-    cluster::running_cluster,
-    random::CONTROLLER,
+    cluster::{CONTROLLER, running_cluster},
     targets::{Id, Kind, Source, Target, fleet_definition},
 };
 

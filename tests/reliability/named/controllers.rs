@@ -7,7 +7,10 @@ use hpa_tests::harness::TestbedExt;
 
 use super::scenario::{Scenario, autoscalers, trigger_on};
 use crate::{
-    PERIOD, WINDOW, cluster::Cluster, invariants::violations, journal::Actor, random::CONTROLLER,
+    PERIOD, WINDOW,
+    cluster::{CONTROLLER, Cluster},
+    invariants::violations,
+    journal::Actor,
 };
 
 #[tokio::test(start_paused = true)]
@@ -90,34 +93,23 @@ async fn controller_killed_between_scale_write_and_status_write() {
     cluster.loads.set("web", 4);
     cluster.wait_for_replicas("web", 4).await;
     cluster.kill_controller().await;
-    let stored =
-        cluster.testbed.hpa("web").map(|object| object["status"]["desiredReplicas"].clone());
-    assert_eq!(stored, Some(2.into()), "the status is already written");
+    let stored = |cluster: &Cluster| {
+        let hpa = cluster.testbed.hpa("web").expect("an autoscaler");
+        hpa["status"]["desiredReplicas"].clone()
+    };
+    assert_eq!(stored(&cluster), 2, "the status was already written");
     assert_eq!(faults.hits(slow), 1);
     faults.clear();
     cluster.start_controller();
     cluster.sleep(2 * PERIOD).await;
     assert_eq!(cluster.testbed.replicas("web"), 4);
-    let stored =
-        cluster.testbed.hpa("web").map(|object| object["status"]["desiredReplicas"].clone());
-    assert_eq!(stored, Some(4.into()));
+    assert_eq!(stored(&cluster), 4);
     assert_eq!(violations(&cluster), Vec::<String>::new());
     cluster.shut_down().await;
 }
 
-/// The time of the controller's first scale-down of a target after a time.
-fn first_scale_down(cluster: &Cluster, target: &str, after: Duration) -> Option<Duration> {
-    let downs = cluster.journal.scalings().into_iter().filter(|scaling| {
-        scaling.target.name == target
-            && scaling.by == Actor::Client
-            && scaling.when.at > after
-            && scaling.to < scaling.from
-    });
-    downs.map(|scaling| scaling.when.at).next()
-}
-
 /// The load drops at 120 s. The first controller is killed at 140 s, and the second one starts.
-/// Returns the time at which `web` is scaled down.
+/// Returns the age of the cluster at which a controller first scales `web` down.
 async fn scale_down_after_kill(
     start_first: fn(&mut Cluster),
     start_second: fn(&mut Cluster),
@@ -136,9 +128,14 @@ async fn scale_down_after_kill(
     start_second(&mut cluster);
     cluster.wait_until_age(Duration::from_secs(300)).await;
     assert_eq!(violations(&cluster), Vec::<String>::new());
-    let down = first_scale_down(&cluster, "web", load_drop).expect("a scale-down");
+    let down = cluster.journal.scalings().into_iter().find(|scaling| {
+        scaling.target.name == "web"
+            && scaling.by == Actor::Client
+            && scaling.when.at > load_drop
+            && scaling.to < scaling.from
+    });
     cluster.shut_down().await;
-    down
+    down.expect("a scale-down").when.at
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,9 +7,8 @@ use hpa_tests::harness::{TestbedExt, objects};
 
 use crate::{
     PERIOD, WINDOW,
-    cluster::{Cluster, TARGETS, hpa},
+    cluster::{CONTROLLER, Cluster, TARGETS, hpa},
     invariants::violations,
-    random::CONTROLLER,
 };
 
 /// The API server loses all data. Recreated autoscalers must not inherit recommendations.

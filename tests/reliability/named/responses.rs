@@ -159,23 +159,13 @@ async fn half_bodies() {
 
 #[tokio::test(start_paused = true)]
 async fn forbidden() {
-    let forbidden = Effect::Status {
-        code: 403,
-        reason: "Forbidden".into(),
-        message: "not allowed".into(),
-        retry_after_seconds: None,
-    };
+    let forbidden = Effect::status(403, "Forbidden", "not allowed");
     Scenario::with([on(Match::any(), forbidden)]).assert_survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn unauthorized() {
-    let unauthorized = Effect::Status {
-        code: 401,
-        reason: "Unauthorized".into(),
-        message: "Unauthorized".into(),
-        retry_after_seconds: None,
-    };
+    let unauthorized = Effect::status(401, "Unauthorized", "Unauthorized");
     Scenario::with([on(Match::any(), unauthorized)]).assert_survives().await;
 }
 

@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 
 use crate::{
     PERIOD, RECOVERY, WINDOW,
-    cluster::{Cluster, TARGETS},
+    cluster::{CONTROLLER, Cluster, TARGETS},
     invariants::violations,
-    random::CONTROLLER,
 };
 
 /// The start of the faults.
@@ -53,7 +52,7 @@ pub(super) fn metrics() -> Match {
 
 /// The load at the end of a scenario, after the load has risen and dropped. With `High`, it rises
 /// again before the faults end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ending {
     Low,
     High,
@@ -99,7 +98,7 @@ impl Scenario {
         self
     }
 
-    /// Adds a user action after `at` seconds, in both runs.
+    /// Adds an action after `at` seconds, in both runs.
     pub(super) fn user(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, true, Step::Do(Box::new(act)))
     }
@@ -153,36 +152,30 @@ impl Scenario {
 
     /// The run without faults, cached for scenarios without user actions.
     async fn baseline(&self, ending: Ending) -> Outcome {
-        static CACHE: Mutex<Vec<(Ending, Duration, Outcome)>> = Mutex::new(Vec::new());
+        static CACHE: Mutex<BTreeMap<(Ending, Duration), Outcome>> = Mutex::new(BTreeMap::new());
         if self.steps.iter().any(|step| step.is_in_baseline) {
             return self.run(ending, false).await;
         }
-        let matches = |cached: &&(Ending, Duration, Outcome)| {
-            cached.0 == ending && cached.1 == self.extra_recovery
-        };
-        if let Some((.., outcome)) = CACHE.lock().iter().find(matches) {
+        let key = (ending, self.extra_recovery);
+        if let Some(outcome) = CACHE.lock().get(&key) {
             return outcome.clone();
         }
         let outcome = self.run(ending, false).await;
-        CACHE.lock().push((ending, self.extra_recovery, outcome.clone()));
+        CACHE.lock().insert(key, outcome.clone());
         outcome
     }
 
     async fn run(&self, ending: Ending, is_faulty: bool) -> Outcome {
         let faults = Faults::new(1);
         let mut cluster = Cluster::with_faults(&faults);
-        let added = if is_faulty { self.faults.clone() } else { Vec::new() };
-        let added: Vec<_> =
-            added.into_iter().map(|fault| (faults.add(fault.clone()), fault)).collect();
+        let added = if is_faulty { self.faults.as_slice() } else { &[] };
+        let added: Vec<_> = added.iter().map(|fault| (faults.add(fault.clone()), fault)).collect();
         let common_steps = common_steps(ending);
-        let steps = self.steps.iter().filter(|step| step.is_in_baseline || is_faulty);
-        let mut steps: Vec<_> = steps
-            .map(|TimedStep { at, step, .. }| (*at, step))
-            .chain(common_steps.iter().map(|(at, step)| (*at, step)))
-            .collect();
-        steps.sort_by_key(|(at, _)| *at);
-        for (at, step) in steps {
-            cluster.wait_until_age(at).await;
+        let steps = self.steps.iter().chain(&common_steps);
+        let mut steps: Vec<_> = steps.filter(|step| step.is_in_baseline || is_faulty).collect();
+        steps.sort_by_key(|step| step.at);
+        for TimedStep { at, step, .. } in steps {
+            cluster.wait_until_age(*at).await;
             apply(&mut cluster, step).await;
         }
         cluster.wait_until_age(FAULTS_END).await;
@@ -216,30 +209,27 @@ struct Outcome {
 }
 
 /// The steps that all scenarios share.
-fn common_steps(ending: Ending) -> Vec<(Duration, Step)> {
-    let loads = |at, loads: [i64; 3]| {
-        let set = move |cluster: &Cluster| {
+fn common_steps(ending: Ending) -> Vec<TimedStep> {
+    let set_loads = |loads: [i64; 3]| {
+        move |cluster: &Cluster| {
             for (target, load) in TARGETS.iter().zip(loads) {
                 cluster.loads.set(target, load);
             }
-        };
-        (Duration::from_secs(at), Step::Do(Box::new(set)))
+        }
     };
-    let act = |at, act: fn(&Cluster)| (Duration::from_secs(at), Step::Do(Box::new(act)));
-    let mut steps = vec![
-        loads(75, [6, 5, 7]),
-        act(100, |cluster| cluster.scale("web", 8)),
-        act(110, |cluster| {
+    let scenario = Scenario::default()
+        .user(75, set_loads([6, 5, 7]))
+        .user(100, |cluster| cluster.scale("web", 8))
+        .user(110, |cluster| {
             cluster.edit(cluster.testbed.hpa("api"), |object| {
                 object["spec"]["maxReplicas"] = json!(4);
             });
-        }),
-        loads(120, [1, 2, 0]),
-    ];
-    if ending == Ending::High {
-        steps.push(loads(225, [5, 4, 3]));
+        })
+        .user(120, set_loads([1, 2, 0]));
+    match ending {
+        Ending::Low => scenario.steps,
+        Ending::High => scenario.user(225, set_loads([5, 4, 3])).steps,
     }
-    steps
 }
 
 async fn apply(cluster: &mut Cluster, step: &Step) {

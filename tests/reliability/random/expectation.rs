@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{
     FAULTS_END,
-    plan::{Change, Plan, Step},
+    faults::PlannedFault,
+    plan::{Change, MAX_RESTART_DELAY, Plan, Step},
 };
 use crate::{
     LEASE_DURATION, PERIOD,
@@ -33,19 +34,19 @@ pub(super) fn unexpected_replicas(plan: &Plan, cluster: &Cluster) -> Vec<String>
 /// The expected replicas. `None` if they depend on timing, or if there is no autoscaler.
 fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
     let target = &plan.shape.targets[index];
-    let sets_replicas =
-        |change: &Change| matches!(change, Change::Scale(_) | Change::RecreateTarget(_));
     let is_pause = |change: Change| matches!(change, Change::Scale(0));
     // The restored state may be from before or after the pause.
     if plan.restores() && plan.changes_of(index).any(is_pause) {
         return None;
     }
-    let is_paused = plan.changes_of(index).filter(sets_replicas).last().is_some_and(is_pause);
+    // Timing decides whether a recreated, edited or restored autoscaler finds its target at zero.
     let is_edited = |change: Change| matches!(change, Change::RecreateAutoscaler | Change::Min(_));
     if target.can_scale_to_zero && (plan.restores() || plan.changes_of(index).any(is_edited)) {
         return None;
     }
-    if is_paused {
+    let sets_replicas =
+        |change: &Change| matches!(change, Change::Scale(_) | Change::RecreateTarget(_));
+    if plan.changes_of(index).filter(sets_replicas).last().is_some_and(is_pause) {
         return Some(0);
     }
     let object = cluster.autoscaler(target)?;
@@ -53,19 +54,20 @@ fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
     Some(cluster.loads.now(&target.id).clamp(min, max))
 }
 
-/// Autoscalers that were not reconciled for too long, although no fault affected them.
-pub(super) fn starved(plan: &Plan, cluster: &Cluster, is_faulty: bool) -> Vec<String> {
-    let entries = cluster.journal.entries();
+/// Gaps between the reconciles of an autoscaler that are too long, and that no fault or incident
+/// explains.
+pub(super) fn unexplained_gaps(plan: &Plan, cluster: &Cluster) -> Vec<String> {
+    let reconciles = cluster.journal.reconciles();
     let mut violations = Vec::new();
-    for span in if is_faulty { healthy_spans(plan) } else { vec![Span::without_incidents()] } {
+    for span in healthy_spans(plan) {
         let Span { from, to, longest_gap } = span;
-        let gaps = longest_gaps(&entries.reconciles, from, to);
+        let gaps = longest_gaps(&reconciles, from, to);
         for target in &plan.shape.targets {
-            let disturbs = |fault: &super::faults::PlannedFault| {
+            let explains = |fault: &PlannedFault| {
                 fault.affects(target) && fault.from < to && from < fault.until + longest_gap
             };
             let gap = gaps.get(&target.id).copied().unwrap_or(to.saturating_sub(from));
-            if gap > longest_gap && !(is_faulty && plan.faults.iter().any(disturbs)) {
+            if gap > longest_gap && !plan.faults.iter().any(explains) {
                 violations.push(format!(
                     "{} was not reconciled for {gap:?} between {from:?} and {to:?}",
                     target.id
@@ -83,13 +85,7 @@ struct Span {
     longest_gap: Duration,
 }
 
-impl Span {
-    fn without_incidents() -> Self {
-        Self { from: PERIOD, to: FAULTS_END, longest_gap: LONGEST_GAP }
-    }
-}
-
-/// The time spans without incidents. With two instances, also those with changes of the leader.
+/// The time spans without incidents. With leader election, also those with changes of the leader.
 fn healthy_spans(plan: &Plan) -> Vec<Span> {
     let mut spans = spans_between(&plan.incidents, LONGEST_GAP);
     if plan.shape.has_leader_election {
@@ -108,8 +104,7 @@ fn spans_between(incidents: &[(Duration, Step)], longest_gap: Duration) -> Vec<S
         spans.push(Span { from, to: *at, longest_gap });
         let outage = match step {
             Step::RestartApi(down_for) => *down_for,
-            // Until the controller starts.
-            Step::Kill | Step::Stop => Duration::from_secs(60),
+            Step::Kill | Step::Stop => MAX_RESTART_DELAY,
             // The leader may lose the lease.
             Step::Skew(_) => LEASE_DURATION,
             _ => Duration::ZERO,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use hpa_testbed::{Effect, Fault, Match};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     FAULTS_END,
@@ -13,8 +13,7 @@ use super::{
 };
 use crate::{
     NAMESPACE, WINDOW,
-    cluster::{Shape, identity},
-    random::CONTROLLER,
+    cluster::{CONTROLLER, Shape, identity},
     targets::Target,
 };
 
@@ -57,21 +56,18 @@ impl Scope {
             _ => Self::default(),
         }
     }
-
-    fn includes(&self, target: &Target) -> bool {
-        let matches = |limit: &Option<String>, actual: &str| {
-            limit.as_deref().is_none_or(|limit| limit == actual)
-        };
-        matches(&self.metrics, target.source.group())
-            && matches(&self.targets, target.kind.group())
-            && matches(&self.namespace, &target.id.namespace)
-            && matches(&self.name, &target.id.name)
-    }
 }
 
 impl PlannedFault {
     pub(super) fn affects(&self, target: &Target) -> bool {
-        self.scope.includes(target)
+        let Scope { metrics, targets, namespace, name } = &self.scope;
+        let matches = |limit: &Option<String>, actual: &str| {
+            limit.as_deref().is_none_or(|limit| limit == actual)
+        };
+        matches(metrics, target.source.group())
+            && matches(targets, target.kind.group())
+            && matches(namespace, &target.id.namespace)
+            && matches(name, &target.id.name)
     }
 }
 
@@ -88,7 +84,7 @@ impl Requests {
         Self { matching, scope: Scope::default(), reads_pods_or_metrics: false }
     }
 
-    fn for_pods(matching: Match) -> Self {
+    fn including_pods(matching: Match) -> Self {
         Self { reads_pods_or_metrics: true, ..Self::new(matching) }
     }
 
@@ -112,9 +108,9 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
             let metrics = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
             let all: Vec<_> = groups.into_iter().chain(metrics).collect();
             let group = all[rng.usize(..all.len())];
-            let scope = Scope::of_group(group);
-            let reads_pods_or_metrics = group.contains("metrics");
-            let requests = Requests { matching: Match::any(), scope, reads_pods_or_metrics };
+            // The effect also changes discovery, which is not a request to the group.
+            let matching = Match::any();
+            let requests = Requests { matching, ..Requests::of_group(Match::any(), group) };
             (requests, Effect::MissingGroup { group: group.to_owned() })
         }
         9 => (permission(rng), forbidden()),
@@ -123,10 +119,10 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
         // cache is current.
         _ => {
             let revisions = rng.u64(1..20);
-            (Requests::for_pods(Match::verb("list")), Effect::Stale { revisions })
+            (Requests::including_pods(Match::verb("list")), Effect::Stale { revisions })
         }
     };
-    let from = random_time(rng, [CHANGE_SECONDS[0], FAULTS_END.as_secs() - 1]);
+    let from = random_time(rng, CHANGE_SECONDS.start..FAULTS_END.as_secs() - 1);
     // Recommendations from a part of the metrics, or from an earlier state, stay in the
     // stabilization window.
     let affects_window = matches!(effect, Effect::ChangedField { .. } | Effect::Stale { .. });
@@ -160,7 +156,7 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
 /// A watch that stays open and silent, even after the faults end.
 pub(super) fn lasting_silence(rng: &mut Rng, shape: &Shape) -> PlannedFault {
     let requests = watches(rng);
-    let from = random_time(rng, [CHANGE_SECONDS[0], FAULTS_END.as_secs() - 1]);
+    let from = random_time(rng, CHANGE_SECONDS.start..FAULTS_END.as_secs() - 1);
     let matching = of_clients(requests.matching, shape, rng);
     let trigger = Fault::on(matching).from(from).nth(rng.u64(1..4));
     let fault = trigger.effect(Effect::SilentWatch { after: 0 });
@@ -190,13 +186,13 @@ fn random_requests(rng: &mut Rng) -> Requests {
     let scale = |verb| Match::verb(verb).subresource("scale");
     let of = |resource, verb| Match::verb(verb).resource(resource);
     match rng.u8(..13) {
-        0 => Requests::for_pods(Match::any()),
+        0 => Requests::including_pods(Match::any()),
         1 => Requests::new(scale("get")),
         2 | 3 => Requests::new(scale("update")),
         4 => Requests::new(of("horizontalpodautoscalers", "get")),
         5 | 6 => Requests::new(of("horizontalpodautoscalers", "patch")),
         7 => Requests::new(of("horizontalpodautoscalers", "list")),
-        8 => Requests::for_pods(Match::verb("list").group("").resource("pods")),
+        8 => Requests::including_pods(Match::verb("list").group("").resource("pods")),
         9 => Requests::of_group(Match::any(), "metrics.k8s.io"),
         10 => Requests::of_group(Match::any(), "custom.metrics.k8s.io"),
         11 => Requests::of_group(Match::any(), "example.com"),
@@ -250,12 +246,7 @@ fn failure(rng: &mut Rng) -> Effect {
 }
 
 fn forbidden() -> Effect {
-    Effect::Status {
-        code: 403,
-        reason: "Forbidden".into(),
-        message: "no".into(),
-        retry_after_seconds: None,
-    }
+    Effect::status(403, "Forbidden", "no")
 }
 
 /// A permission of the controller's role, which is revoked for a while.
@@ -266,7 +257,7 @@ fn permission(rng: &mut Rng) -> Requests {
         0 => Requests::new(of(verb, "autoscaling", "horizontalpodautoscalers").subresource("")),
         1 => Requests::new(of("get", "autoscaling", "horizontalpodautoscalers").subresource("")),
         2 => Requests::new(of("patch", "autoscaling", "horizontalpodautoscalers")),
-        3 => Requests::for_pods(of(verb, "", "pods")),
+        3 => Requests::including_pods(of(verb, "", "pods")),
         4 => Requests::new(of(verb, "apps", "deployments").subresource("")),
         5 => {
             Requests::of_group(Match::verb(verb).resource("fleets").subresource(""), "example.com")
@@ -295,8 +286,8 @@ fn election(rng: &mut Rng) -> Match {
 fn watches(rng: &mut Rng) -> Requests {
     let watches = Match::verb("watch");
     match rng.u8(..4) {
-        0 => Requests::for_pods(watches),
-        1 => Requests::for_pods(watches.resource("pods")),
+        0 => Requests::including_pods(watches),
+        1 => Requests::including_pods(watches.resource("pods")),
         2 => Requests::new(watches.resource("deployments")),
         _ => Requests::new(watches.resource("horizontalpodautoscalers")),
     }
@@ -361,7 +352,7 @@ fn malformed(rng: &mut Rng) -> (Requests, Effect) {
     ];
     let (matching, group, members) = &kinds[rng.usize(..kinds.len())];
     let (pointer, value) = members[rng.usize(..members.len())];
-    let value: Value = serde_json::from_str(value).unwrap_or(json!(null));
+    let value: Value = serde_json::from_str(value).expect("JSON");
     let mut requests = Requests::of_group(matching.clone(), group);
     requests.reads_pods_or_metrics |= group.is_empty();
     (requests, Effect::ChangedField { object: String::new(), pointer: pointer.to_owned(), value })

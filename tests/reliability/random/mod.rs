@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::{
-    expectation::{starved, unexpected_replicas},
+    expectation::{unexpected_replicas, unexplained_gaps},
     plan::{CHANGE_SECONDS, Change, Plan, Restore, Step, plan},
 };
 use crate::{
@@ -33,9 +33,7 @@ use crate::{
 
 /// End of the faults. By then, every recommendation from before the last change of the load has
 /// left the stabilization windows.
-const FAULTS_END: Duration = Duration::from_secs(CHANGE_SECONDS[1] + 120 + WINDOW.as_secs());
-/// Client name of the controller.
-pub(crate) const CONTROLLER: &str = "controller";
+const FAULTS_END: Duration = Duration::from_secs(CHANGE_SECONDS.end + 120 + WINDOW.as_secs());
 /// The number of seeds without `HPA_LONG_TESTS`.
 const SEED_COUNT: u64 = 40;
 /// The number of seeds with `HPA_LONG_TESTS`.
@@ -138,11 +136,13 @@ struct Outcome {
 /// Runs a seed. The error contains the violations and the plan.
 fn run_seed(seed: u64) -> Result<(), String> {
     let plan = plan(seed);
-    let faulty = in_virtual_time(run(&plan, true));
+    let extra_recovery = plan.extra_recovery();
+    let faulty = in_virtual_time(run(&plan, extra_recovery));
     let mut violations = faulty.violations.clone();
     // A restored server has lost changes of users that the baseline has.
     if plan.shape.targets.len() <= MAX_BASELINE_TARGETS && !plan.restores() {
-        violations.extend(differences(&plan, &faulty, &in_virtual_time(run(&plan, false))));
+        let baseline = in_virtual_time(run(&plan.baseline(), extra_recovery));
+        violations.extend(differences(&plan, &faulty, &baseline));
     }
     if violations.is_empty() {
         return Ok(());
@@ -167,8 +167,8 @@ fn differences(plan: &Plan, faulty: &Outcome, baseline: &Outcome) -> Vec<String>
             wrong.push(format!("{} has {replicas} replicas, baseline {expected}", target.id));
         }
         let (status, expected) = (&faulty.statuses[index], &baseline.statuses[index]);
-        // A new autoscaler is disabled if it finds its target at zero. With faults, the old one may
-        // not have scaled to zero yet, and the new one does.
+        // Either the old autoscaler has scaled to zero, and the new one is disabled, or the new one
+        // has scaled to zero.
         let is_zero_either_way = plan.recreates_autoscaler(index)
             && [status, expected].iter().all(|status| status["desiredReplicas"] == 0);
         if status != expected && !is_zero_either_way {
@@ -178,15 +178,15 @@ fn differences(plan: &Plan, faulty: &Outcome, baseline: &Outcome) -> Vec<String>
     wrong
 }
 
-fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
+/// Runs a future in paused time, outside `tokio::test`.
+pub(crate) fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(run)
 }
 
-/// A run of a plan.
-struct Run<'a> {
-    plan: &'a Plan,
+/// The state of a run.
+struct Run {
     cluster: Cluster,
     /// The last snapshot, with its resource version.
     saved: Option<(Snapshot, u64)>,
@@ -194,19 +194,18 @@ struct Run<'a> {
     silences: Vec<FaultId>,
 }
 
-async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
+/// Runs a plan. `extra_recovery` is that of the plan with faults, also for its baseline: both runs
+/// are compared at the same times.
+async fn run(plan: &Plan, extra_recovery: Duration) -> Outcome {
     let faults = Faults::new(plan.seed);
     let cluster = Cluster::with_shape(&faults, plan.shape.clone());
-    let mut run = Run { plan, cluster, saved: None, faults: faults.clone(), silences: Vec::new() };
-    let mut steps = plan.common_steps.clone();
+    let mut run = Run { cluster, saved: None, faults: faults.clone(), silences: Vec::new() };
     let mut temporary: Vec<FaultId> = Vec::new();
-    if is_faulty {
-        for planned in &plan.faults {
-            let id = faults.add(planned.fault.clone());
-            temporary.extend((!planned.is_lasting).then_some(id));
-        }
-        steps.extend(plan.incidents.iter().cloned());
+    for planned in &plan.faults {
+        let id = faults.add(planned.fault.clone());
+        temporary.extend((!planned.is_lasting).then_some(id));
     }
+    let mut steps = [plan.common_steps.as_slice(), &plan.incidents].concat();
     steps.sort_by_key(|(at, _)| *at);
     for (at, step) in steps {
         run.wait_until_age(at).await;
@@ -216,15 +215,15 @@ async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
     for id in temporary {
         faults.remove(id);
     }
-    let recovered = FAULTS_END + plan.extra_recovery();
+    let recovered = FAULTS_END + extra_recovery;
     run.wait_until_age(recovered + RECOVERY).await;
     let targets = &plan.shape.targets;
     let replicas = targets.iter().map(|target| run.cluster.replicas(target)).collect();
     let mut violations = unexpected_replicas(plan, &run.cluster);
     run.wait_until_age(recovered + 4 * PERIOD + WINDOW).await;
     let cluster = &run.cluster;
-    violations.extend(violations_with(cluster, plan.shows_all_pods(is_faulty)));
-    violations.extend(starved(plan, cluster, is_faulty));
+    violations.extend(violations_with(cluster, plan.shows_all_pods()));
+    violations.extend(unexplained_gaps(plan, cluster));
     if !cluster.has_running_controller() {
         violations.push("the controller has exited".to_owned());
     }
@@ -234,7 +233,7 @@ async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
     Outcome { replicas, statuses, violations, journal }
 }
 
-impl Run<'_> {
+impl Run {
     /// Waits until the cluster has this age. The kubelet restarts elected instances that exit.
     async fn wait_until_age(&mut self, age: Duration) {
         let cluster = &mut self.cluster;
@@ -249,7 +248,7 @@ impl Run<'_> {
         let cluster = &mut self.cluster;
         match step {
             Step::Change(index, change) => {
-                apply_change(cluster, &self.plan.shape.targets[index], change);
+                apply_change(cluster, &cluster.shape.targets[index], change);
             }
             Step::Kill => cluster.kill_controller().await,
             Step::Stop => cluster.stop_controller().await,
@@ -329,8 +328,8 @@ fn status(cluster: &Cluster, target: &Target) -> Value {
     let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
     let remaining_conditions = ["ScaledToZero", "ExternalMetricFallbackActive"];
     conditions.retain(|condition| {
-        let is_past = remaining_conditions.iter().any(|name| condition["type"] == *name);
-        !is_past || condition["status"] == "True"
+        let remains = remaining_conditions.iter().any(|name| condition["type"] == *name);
+        !remains || condition["status"] == "True"
     });
     // If a reconcile decides nothing, ScalingLimited is from an earlier one.
     let is_active =

@@ -1,6 +1,6 @@
 //! The plan of a run, drawn from a seed.
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Range, time::Duration};
 
 use fastrand::Rng;
 use jiff::SignedDuration;
@@ -12,8 +12,11 @@ use super::{
 };
 use crate::{MAX_REPLICAS, PERIOD, WINDOW, cluster::Shape};
 
-/// The first and the last second of changes of the load and by users.
-pub(super) const CHANGE_SECONDS: [u64; 2] = [60, 240];
+/// The seconds in which loads change and users act.
+pub(super) const CHANGE_SECONDS: Range<u64> = 60..240;
+
+/// The maximum time from the end of a controller to the start of the next one.
+pub(super) const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 
 /// The maximum time until a silent watch is replaced and two reconciles have followed.
 const STALENESS: Duration = Duration::from_secs(4 * PERIOD.as_secs());
@@ -62,10 +65,11 @@ pub(super) enum Restore {
     Rewound,
 }
 
+#[derive(Clone)]
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) shape: Shape,
-    /// Steps of both runs.
+    /// Steps of the run with faults and of the baseline.
     pub(super) common_steps: Vec<(Duration, Step)>,
     /// Steps of the run with faults only.
     pub(super) incidents: Vec<(Duration, Step)>,
@@ -73,6 +77,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// The plan without incidents and faults.
+    pub(super) fn baseline(&self) -> Self {
+        Self { incidents: Vec::new(), faults: Vec::new(), ..self.clone() }
+    }
+
     /// The changes of a target, in order.
     pub(super) fn changes_of(&self, target: usize) -> impl Iterator<Item = Change> {
         self.common_steps.iter().filter_map(move |(_, step)| match step {
@@ -85,11 +94,12 @@ impl Plan {
         self.changes_of(target).any(|change| matches!(change, Change::RecreateAutoscaler))
     }
 
-    /// Whether all decisions are based on the metrics of all pods. No fault hides them, and no pods
-    /// are starting, whose load controllers must estimate.
-    pub(super) fn shows_all_pods(&self, is_faulty: bool) -> bool {
+    /// Whether every decision uses the metrics of all pods. This requires that no fault hides pods
+    /// or metrics, and that pods start at once: a controller only estimates the load of a starting
+    /// pod.
+    pub(super) fn shows_all_pods(&self) -> bool {
         let hides = self.restores() || self.faults.iter().any(|fault| fault.hides_pods_or_metrics);
-        self.shape.delays.startup.is_zero() && !(is_faulty && hides)
+        self.shape.delays.startup.is_zero() && !hides
     }
 
     pub(super) fn restores(&self) -> bool {
@@ -98,19 +108,20 @@ impl Plan {
 
     /// The time of the recovery in addition to [`RECOVERY`](crate::RECOVERY).
     pub(super) fn extra_recovery(&self) -> Duration {
-        let window = if self.has_restart() { WINDOW } else { Duration::ZERO };
         let is_stale = self.faults.iter().any(|fault| fault.is_lasting);
-        let extras =
-            [(self.shape.has_leader_election, ELECTION), (is_stale || self.restores(), STALENESS)];
-        let extras = extras.into_iter().filter(|(is_needed, _)| *is_needed);
-        window + extras.map(|(_, extra)| extra).sum::<Duration>()
+        let extras = [
+            (self.has_restart(), WINDOW),
+            (self.shape.has_leader_election, ELECTION),
+            (is_stale || self.restores(), STALENESS),
+        ];
+        extras.into_iter().filter(|(is_needed, _)| *is_needed).map(|(_, extra)| extra).sum()
     }
 
     /// Whether a controller starts during the run. A new controller stabilizes the current replicas
     /// for a window, which may begin only after the faults.
-    pub(super) fn has_restart(&self) -> bool {
-        let starts = |step: &Step| matches!(step, Step::Start);
-        self.shape.has_leader_election || self.incidents.iter().any(|(_, step)| starts(step))
+    fn has_restart(&self) -> bool {
+        self.shape.has_leader_election
+            || self.incidents.iter().any(|(_, step)| matches!(step, Step::Start))
     }
 }
 
@@ -139,7 +150,7 @@ pub(super) fn plan(seed: u64) -> Plan {
             let change = change(&mut rng, &shape, target);
             common_steps.push((time, Step::Change(target, change)));
             time = (time + Duration::from_millis(rng.u64(..10_000)))
-                .min(Duration::from_secs(CHANGE_SECONDS[1]));
+                .min(Duration::from_secs(CHANGE_SECONDS.end));
         }
     }
     let mut incidents = Vec::new();
@@ -160,8 +171,8 @@ pub(super) fn plan(seed: u64) -> Plan {
     Plan { seed, shape, common_steps, incidents, faults }
 }
 
-pub(super) fn random_time(rng: &mut Rng, [from, to]: [u64; 2]) -> Duration {
-    Duration::from_millis(rng.u64(from * 1000..to * 1000))
+pub(super) fn random_time(rng: &mut Rng, Range { start, end }: Range<u64>) -> Duration {
+    Duration::from_millis(rng.u64(start * 1000..end * 1000))
 }
 
 fn change(rng: &mut Rng, shape: &Shape, target: usize) -> Change {
@@ -197,7 +208,7 @@ fn race(rng: &mut Rng, shape: &Shape) -> Race {
         1 | 2 => ("horizontalpodautoscalers", Change::Max(rng.i64(4..=5))),
         _ => (target.kind.plural(), Change::Scale(rng.i64(1..=3))),
     };
-    let begin = random_time(rng, [CHANGE_SECONDS[0], CHANGE_SECONDS[1] - 2]);
+    let begin = random_time(rng, CHANGE_SECONDS.start..CHANGE_SECONDS.end - 2);
     let load = Change::Load(rng.i64(6..=i64::from(MAX_REPLICAS)));
     let changed = begin + Duration::from_millis(rng.u64(1..2_000));
     Race {
@@ -213,11 +224,13 @@ fn race(rng: &mut Rng, shape: &Shape) -> Race {
 fn incident(rng: &mut Rng, shape: &Shape) -> Vec<(Duration, Step)> {
     // A new controller stabilizes the current replicas for a window.
     let last_start = FAULTS_END.as_secs() - WINDOW.as_secs() - 2 * PERIOD.as_secs();
-    let begin = random_time(rng, [CHANGE_SECONDS[0], last_start - 60]);
+    let max_delay = MAX_RESTART_DELAY.as_secs();
+    let begin = random_time(rng, CHANGE_SECONDS.start..last_start - max_delay);
     match rng.u8(..7) {
         0 => {
             let end = if rng.bool() { Step::Kill } else { Step::Stop };
-            vec![(begin, end), (begin + Duration::from_millis(rng.u64(..60_000)), Step::Start)]
+            let delay = Duration::from_millis(rng.u64(..max_delay * 1000));
+            vec![(begin, end), (begin + delay, Step::Start)]
         }
         1 => vec![(begin, Step::RestartApi(Duration::from_millis(rng.u64(..45_000))))],
         2 => vec![(begin, Step::Compact)],

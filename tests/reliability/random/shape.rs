@@ -32,18 +32,16 @@ pub(super) fn shape(seed: u64, rng: &mut Rng) -> Shape {
     Shape { targets, delays: delays(rng), workers, has_leader_election: rng.u8(..4) == 0 }
 }
 
-/// A target. Targets of different namespaces may have the same name.
+/// A target. It may have one of the names in [`TARGETS`], in another namespace.
 fn target(index: usize, rng: &mut Rng) -> Target {
     let namespace = NAMESPACES[rng.usize(..NAMESPACES.len())];
     let source = [Source::Cpu, Source::Pods, Source::External][rng.usize(..3)];
     let kind = Kind::ALL[rng.usize(..Kind::ALL.len())];
-    let has_known_name = index < 2 * TARGETS.len() && namespace != NAMESPACE;
-    let name = if has_known_name {
-        TARGETS[index % TARGETS.len()].to_owned()
+    let id = if index < 2 * TARGETS.len() && namespace != NAMESPACE {
+        Id::new(NAMESPACES[1], TARGETS[index % TARGETS.len()])
     } else {
-        format!("app{index}")
+        Id::new(namespace, &format!("app{index}"))
     };
-    let id = Id::new(if has_known_name { NAMESPACES[1] } else { namespace }, &name);
     let can_scale_to_zero = source == Source::External && rng.bool();
     Target { id, kind, source, can_scale_to_zero, settings: Vec::new() }
 }

@@ -5,11 +5,11 @@ use std::{collections::VecDeque, process::Command, time::Duration};
 use hpa_testbed::{Effect, Fault, Faults, Match};
 use hpa_tests::harness::{are_long_tests_enabled, objects};
 
-use super::{on, sleep_periods};
+use super::{cached_autoscalers, on, sleep_periods};
 use crate::{
     NAMESPACE,
-    cluster::{Cluster, TARGETS, hpa},
-    random::env_number,
+    cluster::{CONTROLLER, Cluster, TARGETS, hpa},
+    random::{env_number, in_virtual_time},
 };
 
 /// The only test that the child process runs.
@@ -18,6 +18,7 @@ const TEST_NAME: &str = "reference_failures::bounded::memory_and_queue_stay_boun
 const CHILD_VARIABLE: &str = "RELIABILITY_ALONE";
 
 const MINUTE: Duration = Duration::from_secs(60);
+
 /// The number of minutes of a round. The warm-up and the measurement consist of rounds.
 fn minutes_per_round() -> u32 {
     if are_long_tests_enabled() { 60 } else { 20 }
@@ -58,7 +59,7 @@ fn series_count(text: &str) -> usize {
 /// Permanent faults that affect about a tenth of all requests.
 fn permanent_faults() -> Vec<Fault> {
     let some = |matching: Match, effect| {
-        Fault::on(matching.client(crate::random::CONTROLLER)).probability(0.03).effect(effect)
+        Fault::on(matching.client(CONTROLLER)).probability(0.03).effect(effect)
     };
     vec![
         some(Match::any(), Effect::InternalError),
@@ -175,11 +176,7 @@ async fn warm_up_and_measure() {
     cluster.set_all_loads(6);
     sleep_periods(&cluster, 2).await;
     assert_eq!(cluster.all_replicas(), [6; 3]);
-    let count = sum_of_series(
-        &cluster.telemetry.render(),
-        "horizontal_pod_autoscaler_controller_num_horizontal",
-    );
-    assert_eq!(count, AUTOSCALER_COUNT);
+    assert_eq!(cached_autoscalers(&cluster), AUTOSCALER_COUNT);
     cluster.shut_down().await;
 }
 
@@ -188,9 +185,7 @@ async fn warm_up_and_measure() {
 #[test]
 fn memory_and_queue_stay_bounded() {
     if std::env::var_os(CHILD_VARIABLE).is_some() {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-        return runtime.expect("a runtime").block_on(warm_up_and_measure());
+        return in_virtual_time(warm_up_and_measure());
     }
     let executable = std::env::current_exe().expect("path of the test executable");
     let child = Command::new(executable)

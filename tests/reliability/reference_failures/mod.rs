@@ -22,10 +22,9 @@ use hpa_tests::harness::TestbedExt;
 
 use crate::{
     PERIOD, WINDOW,
-    cluster::{Cluster, running_cluster},
+    cluster::{CONTROLLER, Cluster, running_cluster},
     invariants::violations,
     journal::{Actor, Scaling},
-    random::CONTROLLER,
 };
 
 /// A fault that affects the controller from now on.
@@ -60,6 +59,11 @@ fn series_value<T: FromStr>(cluster: &Cluster, series: &str) -> T {
     let text = cluster.telemetry.render();
     let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     value.and_then(|value| value.parse().ok()).expect("the series")
+}
+
+/// The number of autoscalers in the cache of the controller that started last.
+fn cached_autoscalers(cluster: &Cluster) -> u64 {
+    series_value(cluster, "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers")
 }
 
 /// A cluster whose autoscaler has scaled `jobs` to zero.

@@ -94,7 +94,7 @@ async fn recreated_autoscaler_inherits_no_recommendations() {
 }
 
 /// Recreates the autoscaler within its stabilization window. `reveal` makes the controller detect
-/// it.
+/// the new autoscaler.
 async fn assert_inherits_no_recommendations(cluster: Cluster, reveal: impl Fn(&Cluster)) {
     cluster.loads.set("web", 6);
     sleep_periods(&cluster, 3).await;
@@ -118,9 +118,9 @@ async fn assert_inherits_no_recommendations(cluster: Cluster, reveal: impl Fn(&C
 async fn recreated_autoscaler_inherits_no_scale_events() {
     let (cluster, _faults) = running_cluster().await;
     let slow = |object: &mut serde_json::Value| {
-        object["spec"]["behavior"] = json!({ "scaleDown": {
-            "stabilizationWindowSeconds": 0, "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 600 }],
-        } });
+        let policy = json!({ "type": "Pods", "value": 1, "periodSeconds": 600 });
+        object["spec"]["behavior"] =
+            json!({ "scaleDown": { "stabilizationWindowSeconds": 0, "policies": [policy] } });
     };
     cluster.loads.set("web", 6);
     sleep_periods(&cluster, 3).await;

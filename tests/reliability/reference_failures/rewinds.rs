@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hpa_testbed::{Faults, Restart, Snapshot};
 
-use super::{finish, running_cluster, series_value, sleep_periods};
+use super::{cached_autoscalers, finish, running_cluster, sleep_periods};
 use crate::{
     PERIOD,
     cluster::{Cluster, Shape},
@@ -90,12 +90,8 @@ async fn rewind_is_detected_by_a_status_if_resource_versions_are_in_use_again() 
     finish(cluster).await;
 }
 
-/// The number of autoscalers in the cache of the standby, which started last.
-fn cached_autoscalers(cluster: &Cluster) -> u32 {
-    series_value(cluster, "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers")
-}
-
-/// A standby's caches must be current when it becomes the leader.
+/// A standby's caches must be current when it becomes the leader. The standby starts last, so the
+/// metrics are those of the standby.
 #[tokio::test(start_paused = true)]
 async fn standby_detects_a_rewind_by_the_lease() {
     let shape = Shape { has_leader_election: true, ..Shape::default() };

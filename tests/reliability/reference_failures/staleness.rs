@@ -11,7 +11,10 @@ use super::{
     count_requests, finish, on, running_cluster, scalings_by_controller, series_value,
     sleep_periods,
 };
-use crate::{PERIOD, cluster::Cluster};
+use crate::{
+    PERIOD,
+    cluster::{CONTROLLER, Cluster},
+};
 
 /// The maximum number of sync periods until a stale cache is repaired: two until the cache counts
 /// as stale, and one until the next reconcile.
@@ -107,7 +110,7 @@ async fn change_hidden_by_a_silent_watch_is_repaired_within_the_bound() {
 async fn silent_watch_resumes_on_another_connection() {
     let (cluster, faults) = steady_at_four().await;
     let silence = |(_, resource)| {
-        let once = Fault::on(watches(resource).client(crate::random::CONTROLLER));
+        let once = Fault::on(watches(resource).client(CONTROLLER));
         once.first(1).effect(Effect::SilentWatch { after: 0 })
     };
     let lists = ListCounter::start(&faults);
@@ -201,7 +204,7 @@ async fn nothing_is_scaled_down_while_outdated_pods_cannot_be_listed() {
 #[tokio::test(start_paused = true)]
 async fn caches_are_relisted_after_a_suspension() {
     let (cluster, faults) = steady_at_four().await;
-    let watches = Fault::on(Match::verb("watch").client(crate::random::CONTROLLER));
+    let watches = Fault::on(Match::verb("watch").client(CONTROLLER));
     let silent = faults.add(watches.first(3).effect(Effect::SilentWatch { after: 0 }));
     cluster.testbed.end_watches();
     faults.wait_for_hits(silent, 3).await;

@@ -65,7 +65,8 @@ async fn autoscalers_of_an_ambiguous_selector_are_sorted_and_written_once() {
 #[tokio::test(start_paused = true)]
 async fn deleted_autoscaler_has_no_series() {
     let (cluster, _faults) = running_cluster().await;
-    let series = "horizontal_pod_autoscaler_controller_desired_replicas{hpa_name=\"web\",namespace=\"shop\"} 2";
+    let series = "horizontal_pod_autoscaler_controller_desired_replicas\
+                  {hpa_name=\"web\",namespace=\"shop\"} 2";
     let has_series = || cluster.telemetry.render().lines().any(|line| line == series);
     assert!(has_series());
     cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", "web");

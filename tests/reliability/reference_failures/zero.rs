@@ -19,12 +19,7 @@ fn is_marked(cluster: &Cluster) -> bool {
 }
 
 fn refusal() -> Effect {
-    Effect::Status {
-        code: 422,
-        reason: "Invalid".into(),
-        message: "must not be zero".into(),
-        retry_after_seconds: None,
-    }
+    Effect::status(422, "Invalid", "must not be zero")
 }
 
 async fn assert_scales_up_from_zero(cluster: Cluster) {

@@ -10,7 +10,7 @@ use hpa_testbed::{
     ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
     MetricsProvider, PodMetrics, PodMetricsQuery,
 };
-use hpa_tests::harness::{NAMESPACE, VirtualClock, objects::CPU_REQUEST_MILLI, pod_metrics};
+use hpa_tests::harness::{VirtualClock, objects::CPU_REQUEST_MILLI, pod_metrics};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -59,7 +59,7 @@ impl Loads {
         self.milli_by_pod.lock().insert(pod.to_owned(), milli);
     }
 
-    /// Sets the load of a target in [`NAMESPACE`] from now on.
+    /// Sets the load of a target in [`NAMESPACE`](crate::NAMESPACE) from now on.
     pub(crate) fn set(&self, target: &str, load: i64) {
         self.set_of(&Id::in_shop(target), load);
     }
@@ -133,7 +133,7 @@ impl Loads {
             return milli * unit / 1000;
         }
         let target = target_of(pod);
-        self.reported(&target) * unit / ready_counts.get(&target).copied().unwrap_or(1)
+        self.reported(&target) * unit / ready_counts[&target]
     }
 }
 
@@ -166,8 +166,8 @@ impl MetricsProvider for Metrics {
 
     /// The metric is named after its target. A load of 1 is ten jobs.
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
-        let namespace = if query.namespace.is_empty() { NAMESPACE } else { &query.namespace };
-        let value = (self.0.reported(&Id::new(namespace, &query.metric)) * 10).to_string();
+        let target = Id::new(&query.namespace, &query.metric);
+        let value = (self.0.reported(&target) * 10).to_string();
         Ok(vec![ExternalMetric {
             metric_name: query.metric.clone(),
             value,

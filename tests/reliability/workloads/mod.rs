@@ -1,4 +1,4 @@
-//! Replaces the rest of the cluster: creates pods, which become ready after a while, replaces them
+//! Simulates the rest of the cluster: creates pods, which become ready after a while, replaces them
 //! in rollouts, reports replicas, and serves metrics.
 
 mod loads;

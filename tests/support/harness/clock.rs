@@ -34,7 +34,8 @@ impl VirtualClock {
 
     /// Sets the skew of the wall clock. Replaces an earlier skew.
     pub fn set_skew(&self, by: SignedDuration) {
-        self.skew_ms.store(i64::try_from(by.as_millis()).unwrap_or(0), Ordering::Relaxed);
+        let skew = i64::try_from(by.as_millis()).expect("a skew of 64 bits");
+        self.skew_ms.store(skew, Ordering::Relaxed);
     }
 
     /// Time since the origin.

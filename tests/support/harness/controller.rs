@@ -37,7 +37,7 @@ impl RunningController {
     /// If the controller failed before or during the shutdown.
     pub async fn terminate(self) -> Result<(), RunError> {
         self.shutdown.cancel();
-        timeout(EXIT_TIMEOUT, self.task).await.expect("the controller stops").expect("no panic")
+        self.wait_for_exit().await
     }
 
     /// Aborts the controller at once, like SIGKILL.
@@ -75,7 +75,8 @@ pub fn controller_options() -> Options {
 
 /// Clients without the limits of [`Clients::from_service`].
 pub fn clients(client: Client) -> Clients {
-    Clients { api: client.clone(), metrics: client, server: String::new() }
+    let server = String::new();
+    Clients { api: client.clone(), metrics: client, server, uses_service_account: false }
 }
 
 /// Leader election with the default durations.

@@ -23,6 +23,7 @@ pub struct SettableMetrics {
     cpu_percent: AtomicI64,
     value: AtomicI64,
     is_external_down: AtomicBool,
+    /// Set by [`Self::restrict_to`].
     listed: OnceLock<Vec<String>>,
 }
 

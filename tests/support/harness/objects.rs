@@ -74,6 +74,14 @@ pub fn hpa(
     })
 }
 
+/// Adds annotations of collectors, whose names get the prefix `metric-config.`.
+pub fn with_collector_annotations(mut hpa: Value, annotations: &[(&str, &str)]) -> Value {
+    for (name, value) in annotations {
+        hpa["metadata"]["annotations"][format!("metric-config.{name}")] = json!(value);
+    }
+    hpa
+}
+
 /// The lease of a leader election, which lasts an hour. An empty `holder` has released it.
 pub fn lease(namespace: &str, name: &str, holder: &str, renewed: Timestamp) -> Value {
     json!({

@@ -212,16 +212,17 @@ impl KubeApiserver {
         }))?;
         create(&Api::<Service>::namespaced(self.client(), SYSTEM_NAMESPACE), &service).await?;
         for (group, version) in apis {
-            let service = from_json(json!({
+            let reference =
+                json!({ "namespace": SYSTEM_NAMESPACE, "name": SERVICE, "port": server.port() });
+            let api_service = from_json(json!({
                 "metadata": { "name": format!("{version}.{group}") },
                 "spec": {
                     "group": group, "version": version,
                     "groupPriorityMinimum": 100, "versionPriority": 100,
-                    "caBundle": ByteString(self.ca_pem().into_bytes()),
-                    "service": { "namespace": SYSTEM_NAMESPACE, "name": SERVICE, "port": server.port() },
+                    "caBundle": ByteString(self.ca_pem().into_bytes()), "service": reference,
                 },
             }))?;
-            create(&Api::<APIService>::all(self.client()), &service).await?;
+            create(&Api::<APIService>::all(self.client()), &api_service).await?;
         }
         for (group, version) in apis {
             let name = format!("{version}.{group}");

@@ -30,6 +30,7 @@ pub struct Authenticator {
     tokens: Option<TokenAuthenticator>,
 }
 
+/// The reason that a request has no user, not even the anonymous one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthenticationError {

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use hpa_metrics::LogLimit;
 use http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ use super::{
     der::{Subject, has_version_1},
     trust::{CaBundle, FrontProxy, Trust},
 };
-use crate::reviews::{Flow, LogLimit, User};
+use crate::reviews::{Flow, User};
 
 /// The lifetime of a cached verification. A certificate that expires must end the access of an open
 /// connection.
@@ -55,15 +56,15 @@ struct ClientCertificate {
     verification: Mutex<Option<(Arc<Verification>, Instant)>>,
 }
 
-/// The result of verifying a certificate with the trusted CAs. It may have failed with both.
+/// The results of verifying a certificate with the CAs of front proxies and with those of clients.
 pub(super) struct Verification {
     trust: Arc<Trust>,
     /// `None` if [`Subject::of_certificate`] can't read it.
     subject: Option<Subject>,
     /// Whether a CA of front proxies issued the certificate. `None` if no such CA is trusted.
-    front_proxy: Option<Result<(), String>>,
+    front_proxy_outcome: Option<Result<(), String>>,
     /// Whether a CA of clients issued the certificate. `None` if no such CA is trusted.
-    client: Option<Result<(), String>>,
+    client_outcome: Option<Result<(), String>>,
 }
 
 impl Peer {
@@ -112,8 +113,8 @@ impl ClientCertificate {
         };
         let verification = Arc::new(Verification {
             subject: self.subject.clone(),
-            front_proxy: trust.front_proxy.as_ref().map(|proxy| verify(&proxy.ca_bundle)),
-            client: trust.client_ca_bundle.as_ref().map(verify),
+            front_proxy_outcome: trust.front_proxy.as_ref().map(|proxy| verify(&proxy.ca_bundle)),
+            client_outcome: trust.client_ca_bundle.as_ref().map(verify),
             trust: trust.clone(),
         });
         *cached = Some((verification.clone(), Instant::now() + VERIFICATION_LIFETIME));
@@ -136,9 +137,8 @@ impl Verification {
     /// The trusted front proxies, if the client is one of them. `None` if no front proxies are
     /// trusted. Fails if the certificate is not that of a front proxy.
     fn front_proxy(&self) -> Result<Option<&FrontProxy>, String> {
-        let (Some(proxy), Some(outcome)) = (&self.trust.front_proxy, &self.front_proxy) else {
-            return Ok(None);
-        };
+        let (proxy, outcome) = (&self.trust.front_proxy, &self.front_proxy_outcome);
+        let (Some(proxy), Some(outcome)) = (proxy, outcome) else { return Ok(None) };
         outcome.clone()?;
         let common_name = &self.subject()?.common_name;
         if !proxy.allows(common_name) {
@@ -150,7 +150,7 @@ impl Verification {
     /// The user that the certificate names. `None` if no CA of clients is trusted, or if the common
     /// name is empty. Fails if no trusted CA issued the certificate.
     pub(super) fn certificate_user(&self) -> Result<Option<User>, String> {
-        let Some(outcome) = &self.client else { return Ok(None) };
+        let Some(outcome) = &self.client_outcome else { return Ok(None) };
         outcome.clone()?;
         let Subject { common_name, organizations } = self.subject()?.clone();
         if common_name.is_empty() {
@@ -170,6 +170,7 @@ impl Verification {
 #[derive(Debug)]
 pub struct ClientKeyVerifier {
     algorithms: WebPkiSupportedAlgorithms,
+    /// Any client can cause the warning.
     warnings: LogLimit,
 }
 

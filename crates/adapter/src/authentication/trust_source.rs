@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::{StreamExt, TryStreamExt};
-use hpa_metrics::{describe, watch_events};
+use hpa_metrics::{LogLimit, describe, watch_events};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{Authenticator, CaBundle, FrontProxy, FrontProxyNames, Trust};
-use crate::{error::SetupError, reviews::LogLimit};
+use crate::error::SetupError;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
@@ -29,16 +29,18 @@ const FILE_INTERVAL: Duration = Duration::from_secs(60);
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The sources of the trusted CAs.
 #[derive(Clone, Debug)]
 pub struct TrustSettings {
     /// The CA of client certificates, instead of that in the ConfigMap.
     pub client_ca_file: Option<PathBuf>,
     /// The front proxies, instead of those in the ConfigMap.
     pub front_proxy: Option<FrontProxyFlags>,
-    /// Whether the ConfigMap must be read. Not used if the other fields replace all of it.
+    /// Whether the ConfigMap must be read. Not used if both other fields are set.
     pub lookup: ConfigMapLookup,
 }
 
+/// The front proxies that flags set.
 #[derive(Clone, Debug)]
 pub struct FrontProxyFlags {
     /// The CA of the proxies' certificates.
@@ -165,17 +167,17 @@ impl TrustSource {
         }
     }
 
+    /// Loads the files and, if the ConfigMap has changed, its new `data`.
     fn update(&mut self, authenticator: &Authenticator, data: Option<BTreeMap<String, String>>) {
         let map_changed = data.is_some();
-        let outcome = match data.map(|data| trust_from_cluster(&data)) {
-            Some(Ok(trust)) => {
-                self.cluster = trust;
-                self.combine()
+        let loaded = data.map(|data| trust_from_cluster(&data)).transpose();
+        let combined = loaded.and_then(|cluster| {
+            if let Some(cluster) = cluster {
+                self.cluster = cluster;
             }
-            Some(Err(error)) => Err(error),
-            None => self.combine(),
-        };
-        match outcome {
+            self.combine()
+        });
+        match combined {
             Ok(trust) => {
                 authenticator.set_trust(trust);
                 if map_changed {

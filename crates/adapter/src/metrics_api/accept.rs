@@ -8,7 +8,7 @@ pub const JSON: &str = "application/json";
 pub const YAML: &str = "application/yaml";
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The media types of documents and of lists, in the order of the reference's error messages.
+/// The media types of documents and of lists, in the order of prometheus-adapter's error messages.
 const DOCUMENT_TYPES: [&str; 3] = [JSON, YAML, PROTOBUF];
 const LIST_TYPES: [&str; 5] = [
     JSON,
@@ -102,8 +102,8 @@ impl Representations {
         }
     }
 
-    /// Whether a client accepts any of the media types. As in the reference, parameters are ignored
-    /// and `application/*` matches none.
+    /// Whether a client accepts any of the media types. As in prometheus-adapter, parameters are
+    /// ignored and `application/*` matches none.
     pub fn are_accepted(self, accept: &str) -> bool {
         accept.is_empty()
             || accept.split(',').any(|clause| {
@@ -172,8 +172,9 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The media type of a response: the first clause of `accept`, by quality, that the route supports
-/// as JSON or YAML, otherwise as protobuf. Fails if there is none.
+/// Determines the media type of a response. The first clause of `accept` that the route can serve
+/// as JSON or YAML decides or, if there is none, the first that it can serve as protobuf. Clauses
+/// with a higher quality come first. Fails if the route can't serve any.
 pub fn negotiate(accept: &str, conversions: AllowedConversions) -> Result<MediaType, String> {
     if accept.is_empty() {
         return Ok(MediaType::default());

@@ -1,11 +1,10 @@
 //! Builds discovery documents.
 
-use serde::Serialize;
-use serde_json::{Value, json};
-
 use hpa_calc::MetricsApi;
 use hpa_metrics::ApiGroups;
 use hpa_prometheus::rules::Compat;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::metrics_api::group::{GroupVersion, installed_apis, served_versions};
 
@@ -146,47 +145,43 @@ fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value
         let GroupVersion { group, version } = version;
         json!({ "group": group.group(), "version": version, "kind": kind })
     };
-    let mut parents: Vec<(&str, Value, Vec<Value>)> = Vec::new();
+    let mut documents: Vec<Value> = Vec::new();
     let mut sorted: Vec<&Resource> = resources.iter().collect();
     sorted.sort();
     for resource in sorted {
         let Some((parent, subresource)) = resource.name.split_once('/') else {
-            let document = json!({
+            documents.push(json!({
                 "resource": resource.name,
                 "responseKind": kind(resource.kind),
                 "scope": resource.scope(),
                 "singularResource": resource.singular_name,
                 "verbs": resource.verbs,
-            });
-            parents.push((&resource.name, document, Vec::new()));
+            }));
             continue;
         };
-        if parents.last().is_none_or(|(last, ..)| *last != parent) {
-            let document = json!({
+        let last = documents.last().and_then(|document| document.get("resource"));
+        if last.is_none_or(|last| last != parent) {
+            documents.push(json!({
                 "resource": parent,
                 "responseKind": kind(""),
                 "scope": resource.scope(),
                 "singularResource": "",
                 "verbs": [],
-            });
-            parents.push((parent, document, Vec::new()));
+            }));
         }
-        let document = json!({
-            "subresource": subresource,
-            "responseKind": kind(resource.kind),
-            "verbs": resource.verbs,
+        let fields = documents.last_mut().and_then(Value::as_object_mut);
+        let subresources = fields.and_then(|fields| {
+            fields.entry("subresources").or_insert_with(|| json!([])).as_array_mut()
         });
-        if let Some((_, _, subresources)) = parents.last_mut() {
-            subresources.push(document);
+        if let Some(subresources) = subresources {
+            subresources.push(json!({
+                "subresource": subresource,
+                "responseKind": kind(resource.kind),
+                "verbs": resource.verbs,
+            }));
         }
     }
-    let documents = parents.into_iter().map(|(_, mut document, subresources)| {
-        if let (Some(fields), false) = (document.as_object_mut(), subresources.is_empty()) {
-            fields.insert("subresources".to_owned(), subresources.into());
-        }
-        document
-    });
-    documents.collect()
+    documents
 }
 
 /// The existing paths: the response for `/` and for unknown paths.
@@ -222,14 +217,12 @@ pub fn openapi_v3() -> Value {
 mod tests {
     use super::*;
 
-    const ALL: ApiGroups = ApiGroups { custom: true, external: true, resource: true };
-
     #[test]
     fn groups_list_the_preferred_version_first() {
         let document = group(MetricsApi::Custom, Compat::Off);
         assert_eq!(document["preferredVersion"]["version"], "v1beta1");
         assert_eq!(document["versions"][1]["groupVersion"], "custom.metrics.k8s.io/v1beta2");
-        let document = groups(ALL, Compat::Reference, 6443);
+        let document = groups(ApiGroups::ALL, Compat::Reference, 6443);
         let group = &document["groups"][0];
         assert_eq!(group["versions"].as_array().map(Vec::len), Some(1));
         assert_eq!(group["serverAddressByClientCIDRs"][0]["serverAddress"], ":6443");
@@ -246,7 +239,7 @@ mod tests {
             MetricsApi::External => vec![Resource::external("queue", true)],
             MetricsApi::Resource => Resource::resource_metrics(),
         };
-        let document = aggregated(installed_apis(ALL), resources);
+        let document = aggregated(installed_apis(ApiGroups::ALL), resources);
         let version = &document["items"][0]["versions"][1];
         assert_eq!(version["version"], "v1beta2");
         let pods = &version["resources"][1];

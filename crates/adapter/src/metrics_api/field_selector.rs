@@ -3,6 +3,10 @@
 use hpa_calc::go_text::Quoted;
 use hpa_metrics::{FieldRequirement, query::MetadataField};
 
+/// The operators, each with whether it is an equality. `==` must be before `=`, its prefix.
+const OPERATORS: [(&str, bool); 3] = [("!=", false), ("==", true), ("=", true)];
+
+/// Terms that an object must all meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     terms: Vec<Term>,
@@ -15,6 +19,17 @@ struct Term {
     value: String,
 }
 
+impl Term {
+    /// The field, if it is metadata of metrics.
+    fn metadata_field(&self) -> Option<MetadataField> {
+        match self.field.as_str() {
+            "metadata.name" => Some(MetadataField::Name),
+            "metadata.namespace" => Some(MetadataField::Namespace),
+            _ => None,
+        }
+    }
+}
+
 impl FieldSelector {
     /// Selects the object with a name.
     pub fn for_name(name: &str) -> Self {
@@ -22,9 +37,12 @@ impl FieldSelector {
         Self { terms: vec![Term { field, is_equal: true, value: name.to_owned() }] }
     }
 
-    /// The error is the message of apimachinery.
+    /// Parses a selector. The error has the text of apimachinery's.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let terms = split_terms(text).filter(|term| !term.is_empty()).map(|term| {
+        let mut terms: Vec<&str> = split_terms(text).filter(|term| !term.is_empty()).collect();
+        // apimachinery sorts the terms.
+        terms.sort_unstable();
+        let terms = terms.into_iter().map(|term| {
             let (field, is_equal, value) = split_term(term)
                 .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
             Ok(Term { field: field.to_owned(), is_equal, value: unescape(value)? })
@@ -32,11 +50,9 @@ impl FieldSelector {
         Ok(Self { terms: terms.collect::<Result<_, String>>()? })
     }
 
-    /// Checks that all fields are metadata of metrics. The error is the message of apimachinery.
+    /// Checks that all fields are metadata of metrics. The error has the text of apimachinery's.
     pub fn check_fields(&self) -> Result<(), String> {
-        let is_known =
-            |term: &&Term| matches!(term.field.as_str(), "metadata.name" | "metadata.namespace");
-        match self.terms.iter().find(|term| !is_known(term)) {
+        match self.terms.iter().find(|term| term.metadata_field().is_none()) {
             Some(term) => Err(format!(
                 "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
                 Quoted(&term.field)
@@ -59,11 +75,7 @@ impl FieldSelector {
     /// The terms about the metadata of metrics; others are left out.
     pub fn requirements(&self) -> Box<[FieldRequirement]> {
         let terms = self.terms.iter().filter_map(|term| {
-            let field = match term.field.as_str() {
-                "metadata.name" => MetadataField::Name,
-                "metadata.namespace" => MetadataField::Namespace,
-                _ => return None,
-            };
+            let field = term.metadata_field()?;
             Some(FieldRequirement { field, must_equal: term.is_equal, value: term.value.clone() })
         });
         terms.collect()
@@ -80,22 +92,15 @@ fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Splits a term: the field, whether the operator is an equality, and the escaped value.
+/// Splits a term at its first operator: the field, whether the operator is an equality, and the
+/// escaped value. A field has no escapes.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
-    let mut is_escaped = false;
-    for (index, char) in term.char_indices() {
-        if is_escaped || char == '\\' {
-            is_escaped = !is_escaped;
-            continue;
-        }
+    term.char_indices().find_map(|(index, _)| {
         let (field, rest) = term.split_at_checked(index)?;
-        for (operator, is_equal) in [("!=", false), ("==", true), ("=", true)] {
-            if let Some(value) = rest.strip_prefix(operator) {
-                return Some((field, is_equal, value));
-            }
-        }
-    }
-    None
+        OPERATORS.into_iter().find_map(|(operator, is_equal)| {
+            rest.strip_prefix(operator).map(|value| (field, is_equal, value))
+        })
+    })
 }
 
 fn unescape(text: &str) -> Result<String, String> {
@@ -109,7 +114,11 @@ fn unescape(text: &str) -> Result<String, String> {
                 Some(other) => return Err(invalid(format!("invalid escape sequence: \\{other}"))),
                 None => return Err(invalid("invalid escape sequence: \\".to_owned())),
             },
-            ',' | '=' => return Err(invalid(format!("unescaped character in value: {char}"))),
+            // apimachinery prints the number of the character.
+            ',' | '=' => {
+                let code = u32::from(char);
+                return Err(invalid(format!("unescaped character in value: {code}")));
+            }
             _ => value.push(char),
         }
     }
@@ -142,8 +151,10 @@ mod tests {
 
     #[rstest]
     #[case("a", "invalid selector: 'a'; can't understand 'a'")]
-    #[case("a=b=c", "invalid field selector: unescaped character in value: =")]
+    #[case("a=b=c", "invalid field selector: unescaped character in value: 61")]
+    #[case("a\\=b=c", "invalid field selector: unescaped character in value: 61")]
     #[case("a=b\\c", "invalid field selector: invalid escape sequence: \\c")]
+    #[case::sorted("b,a", "invalid selector: 'b,a'; can't understand 'a'")]
     fn invalid_selectors_are_reported(#[case] text: &str, #[case] message: &str) {
         assert_eq!(FieldSelector::parse(text).unwrap_err(), message);
     }

@@ -15,9 +15,9 @@
 //!                              └────► encode: JSON, YAML, protobuf ◄──┘
 //! ```
 //!
-//! Routes, errors, encodings and the order of checks are those of prometheus-adapter ("the
-//! reference" here), which is built on the libraries of kube-apiserver. Responses are protobuf only
-//! for clients that accept neither JSON nor YAML.
+//! Routes, errors, encodings and the order of checks are those of prometheus-adapter, which is
+//! built on the libraries of kube-apiserver. Responses are protobuf only for clients that accept
+//! neither JSON nor YAML.
 
 pub mod accept;
 pub mod discovery;

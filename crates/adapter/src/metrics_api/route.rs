@@ -79,21 +79,19 @@ impl Route {
         if rest.is_empty() {
             return Ok(Self::Resources(GroupVersion { group, version }));
         }
-        match group {
-            MetricsApi::Custom => {
-                is_custom(rest).then_some(Self::Custom(version)).ok_or_else(unknown)
-            }
-            MetricsApi::External => {
-                let is_external = matches!(rest, ["namespaces", _, _]);
-                is_external.then_some(Self::External).ok_or_else(unknown)
-            }
-            MetricsApi::Resource => match rest {
-                ["pods"] | ["namespaces", _, "pods"] => Ok(Self::Pods),
-                ["namespaces", _, "pods", _] => Ok(Self::Pod),
-                ["nodes"] => Ok(Self::Nodes),
-                ["nodes", _] => Ok(Self::Node),
-                _ => Err(unknown()),
-            },
+        match (group, rest) {
+            // `RESOURCE/NAME/METRIC`, `namespaces/NAMESPACE/metrics/METRIC` or
+            // `namespaces/NAMESPACE/RESOURCE/NAME/METRIC`
+            (
+                MetricsApi::Custom,
+                [_, _, _] | ["namespaces", _, "metrics", _] | ["namespaces", _, _, _, _],
+            ) => Ok(Self::Custom(version)),
+            (MetricsApi::External, ["namespaces", _, _]) => Ok(Self::External),
+            (MetricsApi::Resource, ["pods"] | ["namespaces", _, "pods"]) => Ok(Self::Pods),
+            (MetricsApi::Resource, ["namespaces", _, "pods", _]) => Ok(Self::Pod),
+            (MetricsApi::Resource, ["nodes"]) => Ok(Self::Nodes),
+            (MetricsApi::Resource, ["nodes", _]) => Ok(Self::Node),
+            _ => Err(unknown()),
         }
     }
 
@@ -107,25 +105,18 @@ impl Route {
     }
 }
 
-/// `RESOURCE/NAME/METRIC`, `namespaces/NAMESPACE/metrics/METRIC` or
-/// `namespaces/NAMESPACE/RESOURCE/NAME/METRIC`.
-fn is_custom(segments: &[&str]) -> bool {
-    matches!(segments, [_, _, _] | ["namespaces", _, "metrics", _] | ["namespaces", _, _, _, _])
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
     use super::*;
 
-    const ALL: ApiGroups = ApiGroups { custom: true, external: true, resource: true };
     const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta2";
     const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1";
     const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1";
 
     fn find(path: &str) -> Result<Route, u16> {
-        Route::find(ALL, "GET", path, "").map_err(|error| match error {
+        Route::find(ApiGroups::ALL, "GET", path, "").map_err(|error| match error {
             NoRoute::UnknownPath => 0,
             NoRoute::Refused(error) => error.code,
         })
@@ -189,10 +180,11 @@ mod tests {
 
     #[test]
     fn method_is_checked_before_the_media_type() {
-        let code = |method, path: &str, accept| match Route::find(ALL, method, path, accept) {
-            Err(NoRoute::Refused(error)) => error.code,
-            other => panic!("{other:?}"),
-        };
+        let code =
+            |method, path: &str, accept| match Route::find(ApiGroups::ALL, method, path, accept) {
+                Err(NoRoute::Refused(error)) => error.code,
+                other => panic!("{other:?}"),
+            };
         assert_eq!(code("POST", RESOURCE, "text/html"), 405);
         assert_eq!(code("GET", RESOURCE, "text/html"), 406);
         assert_eq!(code("POST", &format!("{RESOURCE}/widgets"), ""), 404);

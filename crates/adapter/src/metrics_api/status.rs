@@ -45,7 +45,7 @@ pub struct StatusCause {
 const MAX_TEXT_BYTES: usize = 4096;
 
 /// Truncates a string to [`MAX_TEXT_BYTES`].
-pub(crate) fn bounded(text: &str) -> &str {
+pub(crate) fn truncated(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(text)
 }
 
@@ -61,13 +61,13 @@ impl StatusDetails {
 
 impl StatusError {
     /// Truncates each string of the error to [`MAX_TEXT_BYTES`].
-    pub(crate) fn bounded(mut self) -> Self {
+    pub(crate) fn truncated(mut self) -> Self {
         let details = self.details.iter_mut().flat_map(|details| {
             let StatusDetails { name, group, kind, causes } = &mut **details;
             [name, group, kind].into_iter().chain(causes.iter_mut().map(|cause| &mut cause.message))
         });
         for text in details.chain([&mut self.message]) {
-            text.truncate(bounded(text).len());
+            text.truncate(truncated(text).len());
         }
         self
     }
@@ -141,15 +141,11 @@ impl StatusError {
         Self { details, ..Self::new(404, "NotFound", message) }
     }
 
-    /// 404: there is no such metric. `resource` is the resource of the objects.
-    pub fn metric_not_found(metric: &str, resource: &str) -> Self {
-        let message = format!("the server could not find the metric {metric} for {resource}");
+    /// 404: there is no such metric, or it has no value. `objects` is the resource of the objects,
+    /// or one object: `pods web-0`.
+    pub fn metric_not_found(metric: &str, objects: &str) -> Self {
+        let message = format!("the server could not find the metric {metric} for {objects}");
         Self::new(404, "NotFound", message)
-    }
-
-    /// 404: the metric has no value for the object.
-    pub fn metric_not_found_for(metric: &str, resource: &str, name: &str) -> Self {
-        Self::metric_not_found(metric, &format!("{resource} {name}"))
     }
 
     /// 405: the path can only be read.
@@ -186,7 +182,7 @@ impl StatusError {
         Self { details: Some(Box::new(details)), ..Self::new(500, "InternalError", text) }
     }
 
-    /// 500 without a reason, the reference's status for unclassified errors.
+    /// 500 without a reason, prometheus-adapter's status for unclassified errors.
     pub fn unclassified(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }

@@ -1,4 +1,4 @@
-//! Converts pod and node metrics to tables and partial metadata.
+//! Converts responses to tables and partial metadata.
 
 use hpa_calc::{MilliValue, Quantity, go_text::Quoted, quantity::Format};
 use serde::Serialize;
@@ -79,7 +79,7 @@ impl<'a> ConvertedResponse<'a> {
     }
 
     /// External metrics have no metadata: if a client requests it, only an empty list can be
-    /// converted, as in the reference. `None` without a conversion.
+    /// converted, as in prometheus-adapter. `None` without a conversion.
     pub fn from_external(
         conversion: Option<&Conversion>,
         has_items: bool,
@@ -143,7 +143,7 @@ impl<'a> Table<'a> {
             kind: "Table",
             api_version,
             metadata: EmptyMetadata {},
-            // The reference has `null` in a table without rows.
+            // prometheus-adapter has `null` in a table without rows.
             column_definitions: (!rows.is_empty()).then_some(COLUMNS),
             rows: (!rows.is_empty()).then_some(rows),
         }
@@ -214,11 +214,11 @@ const NANOS_PER_MILLI: i128 = 1_000_000;
 fn sum<'q>(values: impl Iterator<Item = Option<&'q Quantity>>, format: Format) -> Option<Quantity> {
     let milli =
         values.map(|value| Some(value?.nano_value() / NANOS_PER_MILLI)).sum::<Option<i128>>()?;
-    Some(match i64::try_from(milli) {
-        Ok(milli) => Quantity::from_milli(MilliValue::from_milli(milli), format),
+    match i64::try_from(milli) {
+        Ok(milli) => Some(Quantity::from_milli(MilliValue::from_milli(milli), format)),
         // The sum has more than 64 bits.
-        Err(_) => format!("{milli}m").parse().unwrap_or_default(),
-    })
+        Err(_) => format!("{milli}m").parse().ok(),
+    }
 }
 
 /// Only the metadata of an object.

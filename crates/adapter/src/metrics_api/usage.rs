@@ -64,7 +64,7 @@ pub struct MetricsKind {
     pub object: &'static str,
     pub list: &'static str,
     pub noun: &'static str,
-    /// The resource in errors about missing objects, as in the reference.
+    /// The resource in errors about missing objects, as in prometheus-adapter.
     pub not_found_resource: &'static str,
 }
 
@@ -101,10 +101,15 @@ impl<'a> ObjectMetrics<'a> {
             creation_timestamp: WholeSeconds(now),
             labels: &object.labels,
         };
-        let (timestamp, window) =
-            (WholeSeconds(timestamp), go_duration_text(window.unsigned_abs()));
-        let (kind, api_version, containers, usage) = (None, None, None, None);
-        Self { kind, api_version, metadata, timestamp, window, containers, usage }
+        Self {
+            kind: None,
+            api_version: None,
+            metadata,
+            timestamp: WholeSeconds(timestamp),
+            window: go_duration_text(window.unsigned_abs()),
+            containers: None,
+            usage: None,
+        }
     }
 
     pub(crate) fn with_kind(self, kind: MetricsKind) -> Self {

@@ -88,7 +88,7 @@ impl<'a> CustomList<'a> {
             _ => label_selector(&query.metric_selector)?,
         };
         let kind = &values.object_kind;
-        // As in the reference, the core group has a slash: `/v1`.
+        // As in prometheus-adapter, the core group has a slash: `/v1`.
         let object_version = format!("{}/{}", kind.resource.group, kind.version);
         Ok(Self { version, query, values, object_version, selector })
     }
@@ -193,6 +193,7 @@ pub(crate) struct WholeSeconds(pub(crate) Timestamp);
 
 impl Serialize for WholeSeconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Rounds down. `as_second` would round times before 1970 up.
         let seconds = self.0.as_millisecond().div_euclid(1000);
         let whole = Timestamp::from_second(seconds).unwrap_or(self.0);
         serializer.collect_str(&whole)

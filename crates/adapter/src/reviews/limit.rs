@@ -1,5 +1,4 @@
-//! Limits that clients share fairly: of concurrent work, and of the rate of reviews. Also a limit
-//! of log lines that any client can cause.
+//! Limits that clients share fairly: of concurrent work, and of the rate of reviews.
 
 use std::{
     collections::HashMap,
@@ -9,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use hpa_metrics::mark_logged_if_due;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
@@ -199,17 +197,6 @@ impl RateLimit {
     }
 }
 
-/// Limits a log line to one a minute, because any client or a failing API server can cause it.
-#[derive(Debug, Default)]
-pub struct LogLimit(Mutex<Option<Instant>>);
-
-impl LogLimit {
-    /// Returns whether to log the line now, and if so, starts the next minute.
-    pub fn try_acquire(&self) -> bool {
-        mark_logged_if_due(&mut self.0.lock(), Instant::now())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use futures::{FutureExt, future::pending};
@@ -236,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn service_accounts_of_a_namespace_are_one_flow() {
+    fn names_and_addresses_that_a_client_can_choose_are_one_flow() {
         let flow = |name: &str| Flow::of_user(&User::new(name, &[]));
         assert_eq!(flow("system:serviceaccount:shop:a"), flow("system:serviceaccount:shop:b"));
         assert_ne!(flow("system:serviceaccount:shop:a"), flow("system:serviceaccount:api:a"));
@@ -276,19 +263,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn idle_flows_are_removed() {
-        let rate = |per_second| Rate { per_second, burst: 10 };
-        let limit = RateLimit::new(rate(100), rate(1));
-        for address in 0..3 * 24 * 60 {
-            let address = std::net::Ipv4Addr::from_bits(address).into();
-            assert!(limit.take(Flow::of_address(address)));
-            advance(Duration::from_mins(1)).await;
-        }
-        // The last flow, and all flows together.
-        assert_eq!(limit.full_at.lock().len(), 2);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn rate_is_limited_per_client_and_in_total() {
         let each = Rate { per_second: 1, burst: 2 };
         let limit = RateLimit::new(Rate { per_second: 2, burst: 3 }, each);
@@ -301,14 +275,7 @@ mod tests {
         assert_eq!((take(EVE), take(JANE)), (1, 1));
         advance(Duration::from_secs(10)).await;
         assert_eq!(take(JANE), 2);
-        assert_eq!(limit.full_at.lock().len(), 2, "full buckets are forgotten");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn line_is_due_once_a_minute() {
-        let limit = LogLimit::default();
-        assert!(limit.try_acquire() && !limit.try_acquire());
-        advance(Duration::from_mins(1)).await;
-        assert!(limit.try_acquire() && !limit.try_acquire());
+        // The bucket of JANE, and that of all flows.
+        assert_eq!(limit.full_at.lock().len(), 2, "full buckets are dropped");
     }
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 pub use authorization::{Authorizer, AuthorizerOptions};
 pub(crate) use limit::{FairLimit, FairPermit, network};
-pub use limit::{Flow, LogLimit, Rate, ReviewLimit};
+pub use limit::{Flow, Rate, ReviewLimit};
 pub use review::{Access, AccessReviews, AudienceReviews, ReviewError, TokenReviews};
 pub use token::{TokenAuthenticator, TokenError, bearer_token};
 

@@ -58,7 +58,7 @@ pub trait AccessReviews: Send + Sync {
 impl TokenReviews for Client {
     async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
         let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
-        Ok(review_status(self, spec).await?.and_then(|status| status.user).map(user))
+        Ok(review_status(self, spec).await?.and_then(|status| status.user).and_then(user))
     }
 }
 
@@ -85,7 +85,7 @@ impl TokenReviews for AudienceReviews {
         let is_for_audience = |status: &TokenReviewStatus| {
             status.audiences.iter().flatten().any(|audience| *audience == self.audience)
         };
-        Ok(status.filter(is_for_audience).and_then(|status| status.user).map(user))
+        Ok(status.filter(is_for_audience).and_then(|status| status.user).and_then(user))
     }
 }
 
@@ -102,13 +102,14 @@ async fn review_status(
     Ok(created.status.filter(|status| status.authenticated == Some(true)))
 }
 
-fn user(info: UserInfo) -> User {
-    User {
-        name: info.username.unwrap_or_default(),
+/// The user of a token review. `None` if the review has no name.
+fn user(info: UserInfo) -> Option<User> {
+    Some(User {
+        name: info.username.filter(|name| !name.is_empty())?,
         uid: info.uid.unwrap_or_default(),
         groups: info.groups.unwrap_or_default(),
         extra: info.extra.unwrap_or_default(),
-    }
+    })
 }
 
 #[async_trait]
@@ -126,12 +127,10 @@ impl AccessReviews for Client {
         let parameters = PostParams::default();
         let created = timeout(TIMEOUT, reviews.create(&parameters, &review)).await;
         let status = created.map_err(|_| ReviewError::Timeout)??.status.unwrap_or_default();
-        let is_denied = status.denied == Some(true);
-        if is_denied && status.allowed {
+        if status.allowed && status.denied == Some(true) {
             return Err(ReviewError::Contradiction);
         }
-        let reason = status.reason.unwrap_or_default();
-        Ok(Access { allowed: status.allowed && !is_denied, reason })
+        Ok(Access { allowed: status.allowed, reason: status.reason.unwrap_or_default() })
     }
 }
 
@@ -168,4 +167,17 @@ fn access_spec(user: &User, request: &RequestInfo) -> SubjectAccessReviewSpec {
 
 fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reviewed_token_without_a_user_name_is_invalid() {
+        let info = |name: &str| UserInfo { username: Some(name.to_owned()), ..UserInfo::default() };
+        assert_eq!(user(info("jane")), Some(User::new("jane", &[])));
+        assert_eq!(user(info("")), None);
+        assert_eq!(user(UserInfo::default()), None);
+    }
 }

@@ -39,6 +39,7 @@ pub struct HandshakeSettings {
 /// The serving certificate of a server.
 pub struct ServingCertificate {
     handshake: HandshakeSettings,
+    /// The chain and the key. `None` if the caller sets the certificate.
     files: Option<(PathBuf, PathBuf)>,
     state: Mutex<State>,
     not_after_gauge: IntGauge,
@@ -82,11 +83,11 @@ impl ServingCertificate {
 
     /// Uses a certificate chain and its key in PEM.
     pub fn from_pem(
-        chain: &[u8],
-        key: &[u8],
+        chain: &str,
+        key: &str,
         handshake: HandshakeSettings,
     ) -> Result<Self, SetupError> {
-        let loaded = load_pem((chain, GIVEN_CHAIN), (key, GIVEN_KEY), &handshake)?;
+        let loaded = load_given(chain, key, &handshake)?;
         Self::new(handshake, None, loaded, (None, None))
     }
 
@@ -118,8 +119,8 @@ impl ServingCertificate {
     }
 
     /// Replaces the certificate for new connections.
-    pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), SetupError> {
-        let loaded = load_pem((chain, GIVEN_CHAIN), (key, GIVEN_KEY), &self.handshake)?;
+    pub fn replace(&self, chain: &str, key: &str) -> Result<(), SetupError> {
+        let loaded = load_given(chain, key, &self.handshake)?;
         self.set_loaded(&mut self.state.lock(), loaded);
         Ok(())
     }
@@ -199,9 +200,6 @@ fn modification_time(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
-const GIVEN_CHAIN: &str = "the given chain";
-const GIVEN_KEY: &str = "the given key";
-
 /// PEM, and its file or a description.
 type Pem<'a> = (&'a [u8], &'a str);
 
@@ -216,6 +214,15 @@ fn load_files(
     };
     let (chain_origin, key_origin) = (chain.display().to_string(), key.display().to_string());
     load_pem((&read(chain)?, &chain_origin), (&read(key)?, &key_origin), handshake)
+}
+
+fn load_given(
+    chain: &str,
+    key: &str,
+    handshake: &HandshakeSettings,
+) -> Result<LoadedCertificate, SetupError> {
+    let (chain, key) = (chain.as_bytes(), key.as_bytes());
+    load_pem((chain, "the given chain"), (key, "the given key"), handshake)
 }
 
 fn load_pem(
@@ -359,8 +366,7 @@ mod tests {
     }
 
     fn served((chain, key): &(String, String)) -> ServingCertificate {
-        let handshake = HandshakeSettings::default();
-        ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes(), handshake).unwrap()
+        ServingCertificate::from_pem(chain, key, HandshakeSettings::default()).unwrap()
     }
 
     #[test]
@@ -369,7 +375,7 @@ mod tests {
         let end = || Timestamp::from_second(served.not_after_gauge().get()).unwrap().to_string();
         assert_eq!(end(), "2020-01-01T00:00:00Z");
         let (chain, key) = self_signed();
-        served.replace(chain.as_bytes(), key.as_bytes()).unwrap();
+        served.replace(&chain, &key).unwrap();
         assert_eq!(end(), "4096-01-01T00:00:00Z");
     }
 
@@ -382,7 +388,7 @@ mod tests {
         tokio::time::advance(WARNING_INTERVAL).await;
         assert!(is_due("2020-01-02T00:00:00Z"));
         let (chain, key) = expired();
-        served.replace(chain.as_bytes(), key.as_bytes()).unwrap();
+        served.replace(&chain, &key).unwrap();
         assert!(is_due("2020-01-02T00:00:00Z"), "another certificate");
     }
 
@@ -396,13 +402,9 @@ mod tests {
         let (chain, key) = self_signed();
         let (_, other) = self_signed();
         let load = |chain: &str, key: &str| {
-            ServingCertificate::from_pem(
-                chain.as_bytes(),
-                key.as_bytes(),
-                HandshakeSettings::default(),
-            )
-            .map(drop)
-            .map_err(|error| error.to_string())
+            ServingCertificate::from_pem(chain, key, HandshakeSettings::default())
+                .map(drop)
+                .map_err(|error| error.to_string())
         };
         assert_eq!(load(&chain, &key), Ok(()));
         let mismatch = "the given key does not match the given chain";
@@ -419,8 +421,7 @@ mod tests {
     #[test]
     fn certificate_that_is_never_valid_is_refused() {
         let (chain, key) = valid_between(2020, 2019);
-        let handshake = HandshakeSettings::default();
-        let loaded = ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes(), handshake);
+        let loaded = ServingCertificate::from_pem(&chain, &key, HandshakeSettings::default());
         let error = loaded.err().expect("an invalid certificate");
         let text = hpa_metrics::describe(&error);
         assert!(text.starts_with("unable to use the given chain: "), "{text}");

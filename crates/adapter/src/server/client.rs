@@ -50,7 +50,7 @@ enum AdmittedClient {
 /// The client of a connection.
 ///
 /// A user's connection above the user's share keeps the limits of an unknown client until another
-/// one ends. Its requests are refused if they have to wait.
+/// connection of the user ends. Its requests are refused if they have to wait.
 pub(super) struct Client {
     peer: Arc<Peer>,
     users: Arc<UserConnections>,

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::reviews::network;
+use crate::{response::hold_until_sent, reviews::network};
 
 /// The time limit for the first request of a connection.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(32);
@@ -61,7 +61,7 @@ pub struct Connections {
 #[derive(Default)]
 struct OpenConnections {
     by_id: HashMap<u64, ConnectionEntry>,
-    /// The number of unread responses of all connections but [`ClientClass::Protected`] ones.
+    /// The sum of [`ConnectionEntry::limited_unread`].
     unread_count: usize,
     /// The number of changes, which orders them.
     sequence: u64,
@@ -91,6 +91,16 @@ struct ConnectionEntry {
     /// The time at which the connection has been idle for too long.
     deadline: Instant,
     close: CancellationToken,
+}
+
+impl ConnectionEntry {
+    /// The number of unread responses that count towards [`ConnectionLimits::unread`].
+    fn limited_unread(&self) -> usize {
+        match self.class {
+            ClientClass::Protected => 0,
+            ClientClass::Unknown | ClientClass::Authenticated => self.unread.len(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,27 +183,21 @@ impl OpenConnections {
     /// Closes connections until the unread responses are within the limit.
     fn limit_unread(&mut self, limit: usize) {
         while self.unread_count > limit {
-            let limited =
-                self.by_id.iter().filter(|(_, entry)| entry.class != ClientClass::Protected);
+            let entries = self.by_id.iter();
             let slowest =
-                limited.min_by_key(|(_, entry)| (Reverse(entry.unread.len()), entry.changed));
+                entries.min_by_key(|(_, entry)| (Reverse(entry.limited_unread()), entry.changed));
             let Some(id) = slowest.map(|(id, _)| *id) else { return };
             self.close(id);
         }
     }
 
     fn close(&mut self, id: u64) -> bool {
-        self.remove(id).is_some_and(|entry| {
-            entry.close.cancel();
-            true
-        })
+        self.remove(id).inspect(|entry| entry.close.cancel()).is_some()
     }
 
     fn remove(&mut self, id: u64) -> Option<ConnectionEntry> {
         let entry = self.by_id.remove(&id)?;
-        if entry.class != ClientClass::Protected {
-            self.unread_count -= entry.unread.len();
-        }
+        self.unread_count -= entry.limited_unread();
         Some(entry)
     }
 
@@ -201,14 +205,10 @@ impl OpenConnections {
     fn update(&mut self, id: u64, change: impl FnOnce(&mut ConnectionEntry)) {
         let sequence = self.next_sequence();
         let Some(entry) = self.by_id.get_mut(&id) else { return };
-        let limited_unread = |entry: &ConnectionEntry| match entry.class {
-            ClientClass::Protected => 0,
-            ClientClass::Unknown | ClientClass::Authenticated => entry.unread.len(),
-        };
-        let unread_before = limited_unread(entry);
+        self.unread_count -= entry.limited_unread();
         change(entry);
         entry.changed = sequence;
-        self.unread_count = self.unread_count - unread_before + limited_unread(entry);
+        self.unread_count += entry.limited_unread();
     }
 }
 
@@ -226,9 +226,9 @@ impl Connection {
         self.client
     }
 
-    /// Waits until the connection must be closed, to make room for another one or because it has
-    /// the most unread responses.
-    pub async fn must_close(&self) {
+    /// Waits until the connection is evicted, to make room for another one or because it has the
+    /// most unread responses. The caller must then close it.
+    pub async fn evicted(&self) {
         self.close.cancelled().await;
     }
 
@@ -246,8 +246,8 @@ impl Connection {
         RunningRequest { connection: self.clone(), response: None }
     }
 
-    /// Waits until the client has been idle, or hasn't read a response, for too long. Returns
-    /// `Idle` also if [`Connection::must_close`] returns.
+    /// Waits until the client has been idle, or hasn't read a response, for too long. Also returns
+    /// if the connection was evicted, then with `Idle`.
     pub(crate) async fn expired(&self) -> CloseReason {
         loop {
             let now = Instant::now();
@@ -303,7 +303,7 @@ impl RunningRequest {
         if self.response.is_none() {
             self.count_response();
         }
-        Bytes::from_owner(ResponseBody { bytes, _request: self })
+        hold_until_sent(bytes, self)
     }
 }
 
@@ -317,17 +317,5 @@ impl Drop for RunningRequest {
             }
             entry.deadline = Instant::now() + IDLE_TIMEOUT;
         });
-    }
-}
-
-/// The body of a response, dropped when it has been sent.
-struct ResponseBody {
-    bytes: Bytes,
-    _request: RunningRequest,
-}
-
-impl AsRef<[u8]> for ResponseBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
     }
 }

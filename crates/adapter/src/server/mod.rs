@@ -71,12 +71,13 @@ const LIMITS: ConnectionLimits =
     ConnectionLimits { connections: 1024, unknown: 256, authenticated: 512, unread: 2048 };
 
 /// The connections of users other than `system:masters`. A single user gets half, so unfinished
-/// heads of a user take 40 MiB. Connections above the user's share are among the unknown ones.
+/// heads of a user take at most 40 MiB. Connections above the user's share are among the unknown
+/// ones.
 const USER_CONNECTIONS: usize = 512;
 
 /// The maximum number of connections that wait to be accepted. The kernel caps it at
-/// `net.core.somaxconn`. It drops further connections, and clients repeat them only after a second,
-/// so a burst would delay probes.
+/// `net.core.somaxconn`, and drops further connections. Their clients try again only after a
+/// second, so a burst would delay probes.
 const BACKLOG: u32 = 4096;
 
 /// The limits of requests on a connection.
@@ -222,7 +223,7 @@ impl ServerState {
         let handshake = timeout(HANDSHAKE_TIMEOUT, self.certificate.acceptor().accept(stream));
         let accepted = tokio::select! {
             accepted = handshake => accepted,
-            () = connection.must_close() => {
+            () = connection.evicted() => {
                 debug!("closed a connection without a request to make room for another one");
                 return;
             }
@@ -293,7 +294,7 @@ impl ServerState {
                     Ok(())
                 }
             },
-            () = connection.must_close() => {
+            () = connection.evicted() => {
                 debug!("closed a connection: there are too many connections or unread responses");
                 Ok(())
             }

@@ -71,8 +71,8 @@ async fn connect_to(
         protocols: vec![protocol.to_vec()],
         ..Default::default()
     };
-    let (chain, key) = (generated.chain.as_bytes(), generated.key.as_bytes());
-    let certificate = Arc::new(ServingCertificate::from_pem(chain, key, handshake).unwrap());
+    let certificate = ServingCertificate::from_pem(&generated.chain, &generated.key, handshake);
+    let certificate = Arc::new(certificate.unwrap());
     let shared = ServerState {
         adapter,
         certificate: certificate.clone(),

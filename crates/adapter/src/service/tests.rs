@@ -84,12 +84,24 @@ pub(crate) fn adapter(
     let authorizer = Authorizer::new(reviews.clone(), &options);
     let metrics = Arc::new(Metrics::new().unwrap());
     let options = AdapterOptions {
-        groups: watch::channel(ApiGroups { custom: true, external: true, resource: true }).1,
+        groups: watch::channel(ApiGroups::ALL).1,
         compat: Compat::Off,
         port: 6443,
         version: Version::default(),
+        stop: CancellationToken::new(),
     };
     Adapter::new(Arc::new(source), Arc::new(authenticator), authorizer, metrics, options)
+}
+
+/// An adapter whose API server reviews these tokens and users.
+fn adapter_without_metrics(
+    tokens: &[&'static str],
+    users: &[&'static str],
+) -> (Adapter, Arc<KnownReviews>, ClusterCas) {
+    let [tokens, users] = [tokens, users].map(|names| names.iter().copied().collect());
+    let reviews = Arc::new(KnownReviews { tokens, users, ..KnownReviews::default() });
+    let cluster = ClusterCas::new();
+    (adapter(FixedSource::default(), &reviews, &cluster), reviews, cluster)
 }
 
 /// Replaces the trusted certificates of a running adapter.
@@ -105,10 +117,10 @@ fn request(path: &str, headers: &[(&str, &str)]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-/// The status of a response, or 0 if the request is waiting.
+/// The status of a response that needs no waiting.
 fn status(adapter: &Adapter, request: &Parts, peer: &Peer) -> u16 {
     let response = adapter.respond(request, peer).now_or_never();
-    response.map_or(0, |response| response.status().as_u16())
+    response.expect("a response at once").status().as_u16()
 }
 
 fn peer(chain: Vec<CertificateDer<'static>>) -> Peer {
@@ -164,13 +176,8 @@ fn paths(count: usize, headers: &[(&str, &str)]) -> Vec<Parts> {
 
 #[tokio::test(start_paused = true)]
 async fn unreviewed_tokens_delay_no_other_requests() {
-    let reviews = KnownReviews {
-        tokens: ["web", "new"].into(),
-        users: ["web", "new", "jane", "carl", "system:anonymous"].into(),
-        ..KnownReviews::default()
-    };
-    let (reviews, cluster) = (Arc::new(reviews), ClusterCas::new());
-    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let users = ["web", "new", "jane", "carl", "system:anonymous"];
+    let (adapter, reviews, cluster) = adapter_without_metrics(&["web", "new"], &users);
     let (eve, prometheus, other) = (client(1), client(2), client(3));
     let web = request(VERSION, &[("Authorization", "Bearer web")]);
     assert_eq!(status(&adapter, &web, &prometheus), 200);
@@ -200,8 +207,7 @@ async fn unreviewed_tokens_delay_no_other_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn rate_of_reviews_of_unknown_tokens_is_limited() {
-    let (reviews, cluster) = (Arc::<KnownReviews>::default(), ClusterCas::new());
-    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (adapter, ..) = adapter_without_metrics(&[], &[]);
     let (clients, requests) = ((0..20).map(client).collect::<Vec<_>>(), tokens(30));
     let mut reviewed = 0;
     for _ in 0..10 {
@@ -218,10 +224,7 @@ async fn rate_of_reviews_of_unknown_tokens_is_limited() {
 /// The API server never ends these reviews. Each client disconnects without waiting for them.
 #[tokio::test(start_paused = true)]
 async fn rate_of_access_reviews_is_limited_except_for_front_proxies() {
-    let reviews =
-        KnownReviews { tokens: ["eve"].into(), users: ["jane"].into(), ..KnownReviews::default() };
-    let (reviews, cluster) = (Arc::new(reviews), ClusterCas::new());
-    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (adapter, _, cluster) = adapter_without_metrics(&["eve"], &["jane"]);
     let (eve, proxy) = (client(1), front_proxy(&cluster));
     let anonymous_requests = paths(20, &[]);
     let user_requests = paths(50, &[("Authorization", "Bearer eve")]);
@@ -242,10 +245,7 @@ async fn rate_of_access_reviews_is_limited_except_for_front_proxies() {
 
 #[tokio::test(start_paused = true)]
 async fn unknown_paths_of_anonymous_clients_need_one_review() {
-    let users = ["system:anonymous"].into();
-    let (reviews, cluster) =
-        (Arc::new(KnownReviews { users, ..KnownReviews::default() }), ClusterCas::new());
-    let mut adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (mut adapter, reviews, _) = adapter_without_metrics(&[], &["system:anonymous"]);
     let unknown = |adapter: &Adapter| {
         let paths = ["/a", "/b/c", "/apis/unknown.io", "/apis/metrics.k8s.io/v0"];
         paths.map(|path| status(adapter, &request(path, &[]), &client(1)))
@@ -257,18 +257,12 @@ async fn unknown_paths_of_anonymous_clients_need_one_review() {
         assert_eq!(status(&adapter, &request(known, &[]), &client(1)), 500, "{known}");
     }
     adapter.options.compat = Compat::Reference;
-    assert_eq!(unknown(&adapter), [500; 4], "the reference reviews each path");
+    assert_eq!(unknown(&adapter), [500; 4], "prometheus-adapter reviews each path");
 }
 
 #[tokio::test]
 async fn anonymous_requests_delay_no_other_requests() {
-    let reviews = KnownReviews {
-        tokens: ["web"].into(),
-        users: ["web", "jane"].into(),
-        ..KnownReviews::default()
-    };
-    let (reviews, cluster) = (Arc::new(reviews), ClusterCas::new());
-    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (adapter, reviews, cluster) = adapter_without_metrics(&["web"], &["web", "jane"]);
     let (requests, eve) = (paths(1000, &[]), client(1));
     let (_waiting, refused) = flood(&adapter, &requests, &eve);
     // One address gets half of the anonymous limits: of 40 admitted and 4 running reviews.
@@ -282,13 +276,7 @@ async fn anonymous_requests_delay_no_other_requests() {
 
 #[tokio::test]
 async fn users_delay_neither_others_nor_the_front_proxy() {
-    let reviews = KnownReviews {
-        tokens: ["eve"].into(),
-        users: ["jane", "carl"].into(),
-        ..KnownReviews::default()
-    };
-    let (reviews, cluster) = (Arc::new(reviews), ClusterCas::new());
-    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (adapter, reviews, cluster) = adapter_without_metrics(&["eve"], &["jane", "carl"]);
     let requests = paths(1000, &[("Authorization", "Bearer eve")]);
     let eve = client(1);
     let (_waiting, refused) = flood(&adapter, &requests, &eve);
@@ -305,9 +293,7 @@ async fn users_delay_neither_others_nor_the_front_proxy() {
 
 #[tokio::test]
 async fn users_behind_the_front_proxy_share_its_limits() {
-    let reviews = KnownReviews { users: ["jane"].into(), ..KnownReviews::default() };
-    let (reviews, cluster) = (Arc::new(reviews), ClusterCas::new());
-    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (adapter, reviews, cluster) = adapter_without_metrics(&[], &["jane"]);
     let (requests, proxy) = (paths(1000, &EVE), front_proxy(&cluster));
     let (_waiting, refused) = flood(&adapter, &requests, &proxy);
     // One user gets half of the trusted limits: of 400 started and 20 running reviews.
@@ -327,10 +313,7 @@ async fn users_behind_the_front_proxy_share_its_limits() {
 
 #[tokio::test]
 async fn responses_that_are_not_read_delay_only_the_same_client() {
-    let users = ["system:anonymous"].into();
-    let (reviews, cluster) =
-        (Arc::new(KnownReviews { users, ..KnownReviews::default() }), ClusterCas::new());
-    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (adapter, ..) = adapter_without_metrics(&[], &["system:anonymous"]);
     let (eve, other) = (client(1), client(2));
     let document = request("/openapi/v2", &[]);
     let mut unread = Vec::new();
@@ -355,8 +338,7 @@ async fn responses_that_are_not_read_delay_only_the_same_client() {
 /// to 4096 bytes, and then escaped for HTML.
 #[tokio::test]
 async fn invalid_paths_are_reported_only_after_authentication() {
-    let (reviews, cluster) = (Arc::<KnownReviews>::default(), ClusterCas::new());
-    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (adapter, _, cluster) = adapter_without_metrics(&[], &[]);
     let long = format!("/apis/{}/v1/watch", "%3C".repeat(10_000));
     let invalid = [("Authorization", "Bearer ")];
     let unknown = peer(leaf("jane").issued_by(&cluster.unknown));
@@ -376,26 +358,20 @@ async fn invalid_paths_are_reported_only_after_authentication() {
 
 #[tokio::test]
 async fn texts_of_errors_are_bounded() {
-    let users = ["jane"].into();
-    let (reviews, cluster) =
-        (Arc::new(KnownReviews { users, ..KnownReviews::default() }), ClusterCas::new());
-    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
-    let path = format!("/apis/metrics.k8s.io/v1beta1/nodes/{}", "n".repeat(30_000));
-    let response = adapter.respond(&request(&path, &JANE), &front_proxy(&cluster)).await;
-    assert_eq!(response.status(), 404);
-    assert!(response.body().len() < 20_000, "{} bytes", response.body().len());
-    let path = format!("/apis/metrics.k8s.io/v1beta1/{}?fieldSelector=x", "p".repeat(30_000));
-    let response = adapter.respond(&request(&path, &JANE), &front_proxy(&cluster)).await;
-    assert_eq!(response.status(), 404);
-    assert!(response.body().len() < 20_000, "{} bytes", response.body().len());
+    let (adapter, _, cluster) = adapter_without_metrics(&[], &["jane"]);
+    let long = "n".repeat(30_000);
+    for path in [format!("nodes/{long}"), format!("{long}?fieldSelector=x")] {
+        let path = format!("/apis/metrics.k8s.io/v1beta1/{path}");
+        let response = adapter.respond(&request(&path, &JANE), &front_proxy(&cluster)).await;
+        assert_eq!(response.status(), 404);
+        assert!(response.body().len() < 20_000, "{} bytes", response.body().len());
+    }
 }
 
-/// The reference reports unreadable usage as missing.
+/// prometheus-adapter reports unreadable usage as missing.
 #[tokio::test]
 async fn unreadable_usage_is_an_error_and_missing_usage_is_not() {
-    let users = ["jane"].into();
-    let (reviews, cluster) =
-        (Arc::new(KnownReviews { users, ..KnownReviews::default() }), ClusterCas::new());
+    let (_, reviews, cluster) = adapter_without_metrics(&[], &["jane"]);
     let pod = ObjectMetadata { key: ObjectKey::new("shop", "web-0"), ..ObjectMetadata::default() };
     let node = ObjectMetadata { key: ObjectKey::new("", "n0"), ..ObjectMetadata::default() };
     let source = |error| {
@@ -426,13 +402,7 @@ async fn unreadable_usage_is_an_error_and_missing_usage_is_not() {
 /// need a review are denied.
 #[tokio::test(start_paused = true)]
 async fn requests_are_denied_while_the_api_server_is_down() {
-    let reviews = Arc::new(KnownReviews {
-        tokens: ["web"].into(),
-        users: ["web", "jane"].into(),
-        ..KnownReviews::default()
-    });
-    let cluster = ClusterCas::new();
-    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (adapter, reviews, cluster) = adapter_without_metrics(&["web"], &["web", "jane"]);
     let proxy = front_proxy(&cluster);
     let web = request(VERSION, &[("Authorization", "Bearer web")]);
     assert_eq!(status(&adapter, &web, &client(1)), 200);
@@ -451,4 +421,13 @@ async fn requests_are_denied_while_the_api_server_is_down() {
     *reviews.is_down.lock() = false;
     assert_eq!(status(&adapter, &web, &client(1)), 200);
     assert_eq!(status(&adapter, &request(VERSION, &JANE), &proxy), 200);
+}
+
+#[tokio::test]
+async fn stopping_adapter_is_not_ready() {
+    let (adapter, ..) = adapter_without_metrics(&[], &[]);
+    let readiness = request("/readyz", &[]);
+    assert_eq!(status(&adapter, &readiness, &client(1)), 200);
+    adapter.options.stop.cancel();
+    assert_eq!(status(&adapter, &readiness, &client(1)), 500);
 }

@@ -16,7 +16,7 @@ const RECONCILES: &str = "horizontal_pod_autoscaler_controller_reconciliations_t
 /// Histogram of the time between two periodic reconciles, as a multiple of the period.
 const DELAYS: &str = "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio";
 
-/// A controller's metrics at one time. `None` if it does not export them, or if they can't be read.
+/// A controller's metrics at one time. `None` for those that it does not export.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ControllerMetrics {
     pub(super) reconciles: Option<u64>,

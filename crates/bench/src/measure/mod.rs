@@ -206,9 +206,8 @@ async fn wait_until(end: Instant, process: &mut Process) -> Result<()> {
 async fn snapshot(server: &ServerProcess, process: &Process, metrics: &Client) -> Result<Snapshot> {
     let controller_usage = Usage::for_process(process.id()?)?;
     let stats = server.stats().await?;
-    let controller_metrics = ControllerMetrics::read(metrics).await.unwrap_or_else(|error| {
+    let controller_metrics = ControllerMetrics::read(metrics).await.inspect_err(|error| {
         eprintln!("hpa-bench: the controller's own metrics are missing: {error:#}");
-        ControllerMetrics::default()
     });
-    Ok(Snapshot { stats, controller_metrics, controller_usage })
+    Ok(Snapshot { stats, controller_metrics: controller_metrics.ok(), controller_usage })
 }

@@ -16,7 +16,8 @@ use crate::{
 /// All measured values at one time.
 pub(super) struct Snapshot {
     pub(super) stats: Stats,
-    pub(super) controller_metrics: ControllerMetrics,
+    /// `None` if they can't be read.
+    pub(super) controller_metrics: Option<ControllerMetrics>,
     pub(super) controller_usage: Usage,
 }
 
@@ -155,21 +156,21 @@ impl Outcome {
         let period = population.period.as_secs_f64();
         let (from, to) = (begin.stats.now, end.stats.now);
         let measured = to - from;
-        let (first, extra) = split_records(&end.stats);
-        let decided = first.iter().filter_map(|record| record.decided_at());
+        let (initial, extra) = split_records(&end.stats);
+        let decided = initial.iter().filter_map(|record| record.decided_at());
         let decided = decided.filter(|at| *at <= from);
         // Cycles can be observed only if every reconcile writes a status.
         let every_reconcile_writes =
             population.change != Change::Steady && controller.writes_each_status();
-        let cycles =
-            every_reconcile_writes.then(|| CycleSummary::new(&first, &extra, from, to, period));
+        let cycle_summary =
+            every_reconcile_writes.then(|| CycleSummary::new(&initial, &extra, from, to, period));
         let extra_delays: Vec<f64> =
             extra.iter().filter_map(|record| Some(record.decided_at()? - record.created)).collect();
         let (reconciles, reconciles_counted_by) = reconciles(begin, end, every_reconcile_writes);
         let due = |record: &&AutoscalerRecord| {
             reconciles_due(record, from, to, period, every_reconcile_writes)
         };
-        let reconciles_due = first.iter().chain(&extra).map(due).sum();
+        let reconciles_due = initial.iter().chain(&extra).map(due).sum();
         let cpu = end.controller_usage.cpu_seconds - begin.controller_usage.cpu_seconds;
         // VmHWM is derived from counters that lag a little, so it can decrease.
         let peak_memory = end.controller_usage.peak_memory.max(begin.controller_usage.peak_memory);
@@ -181,7 +182,7 @@ impl Outcome {
             controller: controller.name(),
             binary: controller.binary.display().to_string(),
             flags,
-            autoscalers: first.len(),
+            autoscalers: initial.len(),
             decided: Summary::new(decided.map(|at| at - started).collect()),
             usage_at_begin: begin.controller_usage,
             usage_at_end: Usage { peak_memory, ..end.controller_usage },
@@ -190,10 +191,10 @@ impl Outcome {
             reconciles_counted_by,
             reconciles_per_second: reconciles as f64 / measured,
             reconciles_due,
-            overdue_at_end: cycles.map(|cycles| cycles.overdue_at_end),
+            overdue_at_end: cycle_summary.map(|summary| summary.overdue_at_end),
             own_reconciles: own_reconciles(begin, end),
-            cycle: cycles.map(|cycles| cycles.cycle),
-            lateness: cycles.map(|cycles| cycles.lateness),
+            cycle: cycle_summary.map(|summary| summary.cycle),
+            lateness: cycle_summary.map(|summary| summary.lateness),
             own_lateness: own_lateness(begin, end, period),
             cpus: cpu / measured,
             cpu_per_reconcile: ratio(cpu, reconciles),
@@ -222,12 +223,12 @@ impl Outcome {
 /// that were created during the measurement.
 fn split_records(stats: &Stats) -> (Vec<&AutoscalerRecord>, Vec<&AutoscalerRecord>) {
     let prefix = format!("/{EXTRA_PREFIX}");
-    let (mut first, mut extra) = (Vec::new(), Vec::new());
+    let (mut initial, mut extra) = (Vec::new(), Vec::new());
     for (id, record) in &stats.autoscalers {
-        let records = if id.contains(&prefix) { &mut extra } else { &mut first };
+        let records = if id.contains(&prefix) { &mut extra } else { &mut initial };
         records.push(record);
     }
-    (first, extra)
+    (initial, extra)
 }
 
 /// The fields of [`Outcome`] with the same names.
@@ -240,16 +241,16 @@ struct CycleSummary {
 
 impl CycleSummary {
     fn new(
-        first: &[&AutoscalerRecord],
+        initial: &[&AutoscalerRecord],
         extra: &[&AutoscalerRecord],
         begin: f64,
         end: f64,
         period: f64,
     ) -> Self {
         let cycles: Vec<f64> =
-            first.iter().flat_map(|record| cycles(record, begin, end, period)).collect();
+            initial.iter().flat_map(|record| cycles(record, begin, end, period)).collect();
         let lateness = cycles.iter().map(|cycle| (cycle - period).max(0.0)).collect();
-        let all = first.iter().chain(extra);
+        let all = initial.iter().chain(extra);
         let overdue_at_end = all.filter(|record| since_last_write(record, end) > period).count();
         Self { cycle: Summary::new(cycles), lateness: Summary::new(lateness), overdue_at_end }
     }
@@ -267,14 +268,15 @@ fn reconciles(begin: &Snapshot, end: &Snapshot, every_reconcile_writes: bool) ->
 }
 
 fn own_reconciles(begin: &Snapshot, end: &Snapshot) -> Option<u64> {
-    let (begin, end) = (&begin.controller_metrics, &end.controller_metrics);
+    let (begin, end) = (begin.controller_metrics?, end.controller_metrics?);
     // The counter does not exist before the first reconcile.
     Some(end.reconciles? - begin.reconciles.unwrap_or_default())
 }
 
 fn own_lateness(begin: &Snapshot, end: &Snapshot, period: f64) -> Option<f64> {
-    let (count, sum) = end.controller_metrics.delay_ratios?;
-    let (count_before, sum_before) = begin.controller_metrics.delay_ratios.unwrap_or_default();
+    let (begin, end) = (begin.controller_metrics?, end.controller_metrics?);
+    let (count, sum) = end.delay_ratios?;
+    let (count_before, sum_before) = begin.delay_ratios.unwrap_or_default();
     let count = count - count_before;
     (count > 0.0).then(|| ((sum - sum_before) / count - 1.0) * period)
 }
@@ -297,9 +299,9 @@ fn cycles(record: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f
 
 /// Returns how many reconciles of an autoscaler were due during the measurement. One is due each
 /// period after the last status write before the measurement. Later writes don't change that. If
-/// the autoscaler was overdue at the beginning, or had no status write before it, one is due at the
-/// beginning, and one each period after that. If it was created later, its creation counts as the
-/// beginning. Without `every_reconcile_writes`, an overdue autoscaler is not detected.
+/// the autoscaler was overdue at the beginning, or had no status write until then, one is due at
+/// the beginning, and one each period after that. If it was created later, its creation counts as
+/// the beginning. Without `every_reconcile_writes`, an overdue autoscaler is not detected.
 fn reconciles_due(
     record: &AutoscalerRecord,
     begin: f64,
@@ -403,6 +405,21 @@ mod tests {
         let ratios = [per_reconcile, per_namespace_and_period, queries.per_period_at_most];
         assert_eq!(ratios.map(|ratio| format!("{ratio:.2}")), ["0.50", "1.00", "1.50"]);
         assert!(PrometheusQueries::new(&stats(&[]), &stats(&[]), 2.0, 8).is_none());
+    }
+
+    #[test]
+    fn own_numbers_are_unknown_unless_metrics_were_read_at_both_ends() {
+        let snapshot = |controller_metrics| Snapshot {
+            stats: Stats::default(),
+            controller_metrics,
+            controller_usage: Usage::default(),
+        };
+        let metrics = ControllerMetrics { reconciles: Some(9), delay_ratios: Some((9.0, 9.0)) };
+        let (unread, end) = (snapshot(None), snapshot(Some(metrics)));
+        assert_eq!(own_reconciles(&unread, &end), None);
+        assert_eq!(own_lateness(&unread, &end, 1.0), None);
+        let without_reconciles = snapshot(Some(ControllerMetrics::default()));
+        assert_eq!(own_reconciles(&without_reconciles, &end), Some(9));
     }
 
     #[test]

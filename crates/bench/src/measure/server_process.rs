@@ -26,10 +26,8 @@ pub(super) struct ServerProcess {
     process: Process,
     lines: Lines<BufReader<ChildStdout>>,
     name: String,
-    /// Set once the server is ready.
-    url: Option<String>,
-    /// Set once the server is ready.
-    client: Option<Client>,
+    /// The server's URL and a client. Set once the server is ready.
+    endpoint: Option<(String, Client)>,
     /// Whether the server exited before it was ready. `wait_until_ready` has reported that error.
     has_failed: bool,
 }
@@ -56,8 +54,7 @@ impl ServerProcess {
             process,
             lines: BufReader::new(output).lines(),
             name: name.to_owned(),
-            url: None,
-            client: None,
+            endpoint: None,
             has_failed: false,
         })
     }
@@ -66,8 +63,8 @@ impl ServerProcess {
     pub(super) async fn wait_until_ready(&mut self) -> Result<()> {
         while let Some(line) = self.lines.next_line().await? {
             if line.starts_with("http://") {
-                self.client = Some(Client::try_from(Config::new(line.parse()?))?);
-                self.url = Some(line);
+                let client = Client::try_from(Config::new(line.parse()?))?;
+                self.endpoint = Some((line, client));
                 return Ok(());
             }
             eprintln!("hpa-bench: {}: {line}", self.name);
@@ -98,9 +95,13 @@ impl ServerProcess {
         Ok(())
     }
 
+    fn endpoint(&self) -> Result<&(String, Client)> {
+        self.endpoint.as_ref().context("the server is not ready")
+    }
+
     /// The URL of the fake Prometheus.
     pub(super) fn prometheus_url(&self) -> Result<String> {
-        let url = self.url.as_deref().context("the server is not ready")?;
+        let (url, _) = self.endpoint()?;
         Ok(format!("{url}{}", prometheus::PATH_PREFIX))
     }
 
@@ -119,7 +120,7 @@ impl ServerProcess {
 
     async fn request<T: DeserializeOwned>(&self, method: &str, path: &str) -> Result<T> {
         let request = http::Request::builder().method(method).uri(path).body(Vec::<u8>::new())?;
-        let client = self.client.as_ref().context("the server is not ready")?;
+        let (_, client) = self.endpoint()?;
         let response: String = client
             .request_text(request)
             .await

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::{
     args::Population,
     objects,
-    objects::TargetCluster,
+    objects::ObjectApi,
     server::{CompletedRequest, follow_audit_log, start_with_audit_log},
     stats::Usage,
 };
@@ -38,6 +38,7 @@ pub(super) struct Cluster {
     caller_token: String,
     /// The requests of the adapter, by kind.
     requests: Arc<Mutex<BTreeMap<String, u64>>>,
+    /// The directory with the certificates of the API server.
     dir: PathBuf,
 }
 
@@ -76,8 +77,8 @@ impl Cluster {
 
     async fn create_all(&self, objects: impl Iterator<Item = Value> + Send) -> Result<()> {
         let (client, process_ids) = (self.apiserver.client(), self.apiserver.process_ids()?);
-        let target = TargetCluster::Dedicated { client, process_ids };
-        let creations = stream::iter(objects.map(|object| target.create(object)));
+        let object_api = ObjectApi::Dedicated { client, process_ids };
+        let creations = stream::iter(objects.map(|object| object_api.create(object)));
         creations.buffer_unordered(CONCURRENCY).try_collect().await
     }
 

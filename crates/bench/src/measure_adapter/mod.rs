@@ -34,8 +34,9 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Length of the measurement without requests.
 const IDLE_DURATION: Duration = Duration::from_secs(10);
-/// An adapter that needs less CPU time than this in half a second has no discovery in progress. In
-/// seconds.
+/// If an adapter needs less than [`SETTLED_CPU_SECONDS`] of CPU time in this time, it has no
+/// discovery in progress.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(500);
 const SETTLED_CPU_SECONDS: f64 = 0.05;
 /// The files of an adapter in its directory.
 const RULES_FILE: &str = "rules.yaml";
@@ -86,22 +87,22 @@ async fn measure(
     let start = Instant::now();
     let process = Process::start(dir, name, adapter.command(&flags))?;
     cluster.register(port).await?;
-    let mut measured = RunningAdapter { arguments, name, cluster, prometheus, process };
-    let caller = measured.cluster.caller_client().await?;
-    measured.wait_until_served(&caller).await?;
+    let mut running = RunningAdapter { arguments, name, cluster, prometheus, process };
+    let caller = running.cluster.caller_client().await?;
+    running.wait_until_served(&caller).await?;
     let ready_after = start.elapsed().as_secs_f64();
-    measured.wait_until_discovered().await?;
+    running.wait_until_discovered().await?;
 
     eprintln!("hpa-bench: {name}: measuring without requests for {IDLE_DURATION:?}");
-    let begin = measured.snapshot()?;
-    let discoveries = measured.prometheus.stats().series_responses;
+    let begin = running.snapshot()?;
+    let discoveries = running.prometheus.stats().series_responses;
     sleep(IDLE_DURATION).await;
-    let idle = IdleUsage::new(&begin, &measured.snapshot()?);
-    let aggregated = measured.measure_phase("through the API server", &caller, idle).await?;
-    let front_proxy = measured.cluster.front_proxy_client(port)?;
-    let direct = measured.measure_phase("past the API server", &front_proxy, idle).await?;
-    let end = measured.snapshot()?;
-    measured.process.stop(EXIT_TIMEOUT).await?;
+    let idle = IdleUsage::new(&begin, &running.snapshot()?);
+    let aggregated = running.measure_phase("through the API server", &caller, idle).await?;
+    let front_proxy = running.cluster.front_proxy_client(port)?;
+    let direct = running.measure_phase("past the API server", &front_proxy, idle).await?;
+    let end = running.snapshot()?;
+    running.process.stop(EXIT_TIMEOUT).await?;
     Ok(AdapterOutcome {
         adapter: adapter.name().to_owned(),
         binary: adapter.binary.display().to_string(),
@@ -188,7 +189,7 @@ impl RunningAdapter<'_> {
             + self.arguments.relist_interval * (self.arguments.discoveries - 1);
         let mut before = self.adapter_usage()?.cpu_seconds;
         loop {
-            sleep(Duration::from_millis(500)).await;
+            sleep(SETTLE_INTERVAL).await;
             self.process.ensure_running()?;
             let cpu = self.adapter_usage()?.cpu_seconds;
             let is_settled = cpu - before < SETTLED_CPU_SECONDS;
@@ -199,8 +200,8 @@ impl RunningAdapter<'_> {
             if start.elapsed() > limit {
                 let count = self.prometheus.stats().series_responses;
                 bail!(
-                    "not ready after {limit:?}: the adapter has read {count} of {required} required \
-                     lists of series, or is still processing them"
+                    "not ready after {limit:?}: the adapter has read {count} of {required} \
+                     required lists of series, or is still processing them"
                 );
             }
             self.report_progress(&mut timer, start, "the series are read");
@@ -212,8 +213,7 @@ impl RunningAdapter<'_> {
         if !timer.restart_if_due() {
             return;
         }
-        let Self { name, .. } = self;
-        let lists = self.prometheus.stats().series_responses;
+        let (name, lists) = (self.name, self.prometheus.stats().series_responses);
         let seconds = start.elapsed().as_secs();
         eprintln!(
             "hpa-bench: {name}: waiting until {condition}: {seconds} s, {lists} lists of series"

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::requests::SentRequests;
 use crate::{
     args::AdapterArguments,
-    report::{Table, format_seconds, mebibytes},
+    report::{Table, format_seconds, mebibytes, median_and_p99, rounds_text},
     stats::{Summary, Usage},
 };
 
@@ -88,7 +88,7 @@ impl Phase {
         sent: &SentRequests,
         idle: IdleUsage,
     ) -> Self {
-        let requests = sent.succeeded + sent.failed;
+        let requests = sent.response_times.count as u64 + sent.failed;
         let per_request = |value: f64| value / requests.max(1) as f64;
         let seconds = (end.at - begin.at).as_secs_f64();
         let cpu = |end: Usage, begin: Usage, idle: f64| {
@@ -130,10 +130,7 @@ const ROWS: &[(&str, Cell)] = &[
 
 const PHASE_ROWS: &[(&str, PhaseCell)] = &[
     ("  requests, failed", |phase| format!("{}, {}", phase.requests, phase.failed)),
-    ("  response time, median / p99", |phase| {
-        let times = phase.response_times;
-        format!("{} / {}", format_seconds(times.p50), format_seconds(times.p99))
-    }),
+    ("  response time, median / p99", |phase| median_and_p99(phase.response_times)),
     ("  adapter's CPU per request", |phase| format_seconds(phase.adapter_cpu_per_request)),
     ("  API server's CPU per request", |phase| format_seconds(phase.apiserver_cpu_per_request)),
     ("  queries to Prometheus per request", |phase| format!("{:.3}", phase.queries_per_request)),
@@ -142,10 +139,7 @@ const PHASE_ROWS: &[(&str, PhaseCell)] = &[
 /// Formats the outcomes, with a column for each adapter.
 pub(crate) fn table(arguments: &AdapterArguments, outcomes: &[&AdapterOutcome]) -> String {
     let (workloads, series) = (&arguments.workloads, &arguments.series);
-    let rounds = match arguments.repeat {
-        1 => String::new(),
-        rounds => format!(", medians of {rounds} rounds"),
-    };
+    let rounds = rounds_text(arguments.repeat);
     let text = format!(
         "{} series of {} names; {} autoscalers of {} pods in {} namespaces, period {:?}, measured \
          for {:?}{rounds}\n\n",
@@ -210,12 +204,8 @@ mod tests {
             [snapshot(at(0), 1.0, 0, 0), snapshot(at(10), 2.0, 0, 0), snapshot(at(30), 8.0, 4, 8)];
         let idle = IdleUsage::new(&idle, &begin);
         assert_eq!(idle.adapter_cpus, 0.1);
-        let sent = SentRequests {
-            succeeded: 7,
-            failed: 1,
-            response_times: Summary::default(),
-            first_error: None,
-        };
+        let response_times = Summary { count: 7, ..Summary::default() };
+        let sent = SentRequests { response_times, failed: 1, first_error: None };
         let phase = Phase::new(&begin, &end, &sent, idle);
         assert_eq!((phase.requests, phase.failed), (8, 1));
         assert_eq!((phase.adapter_cpu_per_request, phase.queries_per_request), (0.5, 1.0));

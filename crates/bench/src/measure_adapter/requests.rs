@@ -13,7 +13,7 @@ use tokio::{
 use super::cluster::GROUP_VERSION;
 use crate::{args::Population, objects, stats::Summary};
 
-/// The timeout of a request, as in kube-controller-manager.
+/// The timeout of a request, the controller's default.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct MetricValueList {
 pub(super) async fn request_metric(client: &Client, path: &str, pod_count: u32) -> Result<()> {
     let request = http::Request::get(path).body(Vec::new())?;
     let response = timeout(TIMEOUT, client.request_text(request)).await;
-    let response = response.context("no response in 30 s")??;
+    let response = response.with_context(|| format!("no response in {TIMEOUT:?}"))??;
     let list: MetricValueList = serde_json::from_str(&response)?;
     ensure!(list.items.len() == pod_count as usize, "{} of {pod_count} pods", list.items.len());
     Ok(())
@@ -44,9 +44,9 @@ pub(super) fn request_paths(population: &Population) -> Vec<String> {
 
 /// The results of the requests in a phase.
 pub(super) struct SentRequests {
-    pub(super) succeeded: u64,
-    pub(super) failed: u64,
+    /// The response times of the successful requests.
     pub(super) response_times: Summary,
+    pub(super) failed: u64,
     pub(super) first_error: Option<anyhow::Error>,
 }
 
@@ -82,6 +82,5 @@ pub(super) async fn send_requests(
             }
         }
     }
-    let succeeded = times.len() as u64;
-    Ok(SentRequests { succeeded, failed, response_times: Summary::new(times), first_error })
+    Ok(SentRequests { response_times: Summary::new(times), failed, first_error })
 }

@@ -141,8 +141,8 @@ impl FakePrometheus {
         let Some(range) = past::Range::parse(&text("start"), &text("end"), &text("step")) else {
             return error_response("hpa-bench answers range queries of at most 11000 points");
         };
-        // The peak is three times `low`. It needs 1.5 times the initial pods, which is less than
-        // `maxReplicas`.
+        // The peak is three times `low`. The pods for the peak are 1.5 times the initial ones,
+        // fewer than `maxReplicas`.
         let low = f64::from(self.load.pods_per_target * objects::CPU_USAGE) / 1e3 / 2.0;
         ([(header::CONTENT_TYPE, "application/json")], range.response(low)).into_response()
     }
@@ -225,7 +225,7 @@ impl Query {
         let start = before.rfind(|character| !is_name(character)).map_or(0, |index| index + 1);
         let mut query = Self {
             series: before.get(start..)?.to_owned(),
-            labels: labels(before).or_else(|| labels(after)).unwrap_or_default(),
+            labels: by_labels(before).or_else(|| by_labels(after)).unwrap_or_default(),
             ..Self::default()
         };
         for (label, value) in matchers {
@@ -263,7 +263,7 @@ fn split_matchers(text: &str) -> Option<(Vec<(&str, &str)>, &str)> {
 }
 
 /// The labels of the first `by` clause.
-fn labels(text: &str) -> Option<Vec<String>> {
+fn by_labels(text: &str) -> Option<Vec<String>> {
     let (_, rest) = text.split_once("by")?;
     let (labels, _) = rest.trim_start().strip_prefix('(')?.split_once(')')?;
     Some(labels.split(',').map(|label| label.trim().to_owned()).collect())
@@ -277,16 +277,16 @@ mod tests {
 
     #[rstest]
     #[case::names(
-    r#"sum(rate(m{namespace="n",pod=~"a-0|a-1"}[2m])) by (pod)"#,
-    Some(&["a-0", "a-1"][..]),
-    &["pod"]
-)]
+        r#"sum(rate(m{namespace="n",pod=~"a-0|a-1"}[2m])) by (pod)"#,
+        Some(&["a-0", "a-1"][..]),
+        &["pod"]
+    )]
     #[case::one_name(r#"sum(m{namespace="n",pod="a-0"}) by (pod)"#, Some(&["a-0"][..]), &["pod"])]
     #[case::all_pods(
-    r#"sum by (namespace, pod) (rate(m{namespace="n"}[5m]))"#,
-    None,
-    &["namespace", "pod"]
-)]
+        r#"sum by (namespace, pod) (rate(m{namespace="n"}[5m]))"#,
+        None,
+        &["namespace", "pod"]
+    )]
     #[case::name_as_a_matcher(r#"{__name__="m", namespace="n", pod!=""}"#, None, &[])]
     fn query_is_parsed(#[case] text: &str, #[case] pods: Option<&[&str]>, #[case] labels: &[&str]) {
         let owned = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     args::{Population, ServeArguments},
     load::Load,
-    objects::{self, EXTRA_NAMESPACE, EXTRA_PREFIX, TargetCluster, TargetId},
+    objects::{self, EXTRA_NAMESPACE, EXTRA_PREFIX, ObjectApi, TargetId},
     prometheus::{Catalog, FakePrometheus, PATH_PREFIX},
     request_info::RequestInfo,
     stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats, Usage},
@@ -35,7 +35,7 @@ use crate::{
 /// The measured cluster. No kubelet runs its pods.
 #[derive(Clone)]
 pub(super) struct Cluster {
-    pub(super) target: TargetCluster,
+    pub(super) object_api: ObjectApi,
     pub(super) load: Arc<Load>,
     pub(super) recorder: Arc<Recorder>,
     prometheus: FakePrometheus,
@@ -51,13 +51,13 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// Creates an empty cluster, and a task that adds and deletes pods when targets are scaled.
-    pub(super) fn new(arguments: &ServeArguments, target: TargetCluster, load: Arc<Load>) -> Self {
+    pub(super) fn new(arguments: &ServeArguments, object_api: ObjectApi, load: Arc<Load>) -> Self {
         let (scaled, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(follow_scale(target.clone(), Arc::clone(&load), receiver));
+        tokio::spawn(follow_scale(object_api.clone(), Arc::clone(&load), receiver));
         let catalog = Catalog::for_pods(&arguments.population);
         let prometheus = FakePrometheus::new(catalog, Arc::clone(&load));
         Self {
-            target,
+            object_api,
             prometheus,
             load,
             recorder: Arc::new(Recorder::new()),
@@ -95,10 +95,9 @@ impl Cluster {
 
     /// Returns the endpoints for `hpa-bench run`, and the fake Prometheus for the controller.
     pub(super) fn router(&self) -> Router {
-        let stats = |State(cluster): State<Self>| async move { json(cluster.stats().await) };
-        let progress =
-            |State(cluster): State<Self>| async move { Json(cluster.recorder.progress()) };
-        let add = |State(cluster): State<Self>| async move { json(cluster.add_autoscaler().await) };
+        let stats = async |State(cluster): State<Self>| json_response(cluster.stats().await);
+        let progress = async |State(cluster): State<Self>| Json(cluster.recorder.progress());
+        let add = async |State(cluster): State<Self>| json_response(cluster.add_autoscaler().await);
         Router::new()
             .route(STATS_PATH, get(stats))
             .route(PROGRESS_PATH, get(progress))
@@ -111,14 +110,14 @@ impl Cluster {
         let mut stats = self.recorder.stats();
         stats.prometheus = self.prometheus.stats();
         let own = Usage::for_process(std::process::id())?;
-        stats.server = match &self.target {
-            TargetCluster::Testbed(_) => Some(own),
-            TargetCluster::Dedicated { client, process_ids } => {
+        stats.server = match &self.object_api {
+            ObjectApi::Testbed(_) => Some(own),
+            ObjectApi::Dedicated { client, process_ids } => {
                 add_bytes(client, &mut stats.requests).await?;
                 Some(own.add(Usage::for_both(*process_ids)?))
             }
             // The API server runs elsewhere.
-            TargetCluster::Shared(_) => None,
+            ObjectApi::Shared(_) => None,
         };
         Ok(stats)
     }
@@ -128,12 +127,13 @@ impl Cluster {
         let name = format!("{EXTRA_PREFIX}{index}");
         ensure!(index < self.extra_count, "every target has an autoscaler already");
         self.recorder.record_creation(EXTRA_NAMESPACE, &name);
-        self.target.create(objects::autoscaler(EXTRA_NAMESPACE, &name, &self.population)).await?;
+        let autoscaler = objects::autoscaler(EXTRA_NAMESPACE, &name, &self.population);
+        self.object_api.create(autoscaler).await?;
         Ok(self.recorder.progress())
     }
 }
 
-fn json<T: serde::Serialize>(result: Result<T>) -> Response {
+fn json_response<T: serde::Serialize>(result: Result<T>) -> Response {
     match result {
         Ok(value) => Json(value).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),

@@ -1,7 +1,11 @@
 //! An etcd and a kube-apiserver that this process starts. Metrics are an aggregated API, and
 //! requests are counted by the audit log.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{self, Path},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, Result};
 use axum::{
@@ -21,7 +25,7 @@ use super::{
     populate::populate,
     recorder::{CONTROLLER_USER, CompletedRequest, audit_policy, follow_audit_log},
 };
-use crate::{args::ServeArguments, load::Load, objects::TargetCluster, request_info::RequestInfo};
+use crate::{args::ServeArguments, load::Load, objects::ObjectApi, request_info::RequestInfo};
 
 const METRICS_APIS: [(&str, &str); 3] = [
     ("metrics.k8s.io", "v1beta1"),
@@ -43,17 +47,17 @@ const DISABLED_ADMISSION: [&str; 8] = [
 
 /// Starts etcd and kube-apiserver, populates them, and serves metrics and statistics.
 pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<()> {
-    // In the directory of the kubeconfig. If `hpa-bench run` is the caller, this is its temporary
-    // directory for all files.
-    let parent = fs::canonicalize(arguments.kubeconfig.parent().unwrap_or(Path::new(".")))
-        .or_else(|_| std::env::current_dir())?;
+    // The data is stored in the directory of the kubeconfig, which is the temporary directory of
+    // `hpa-bench run`.
+    let file = path::absolute(&arguments.kubeconfig)?;
+    let parent = file.parent().context("the kubeconfig is not a file")?;
     let dir = tempfile::Builder::new().prefix("kube-apiserver-").tempdir_in(parent)?;
     let (mut apiserver, log) = start_with_audit_log(assets, dir.path(), CONTROLLER_USER).await?;
     print_progress("kube-apiserver is ready")?;
     let load = Arc::new(Load::new(&arguments.population));
     let (client, process_ids) = (apiserver.client(), apiserver.process_ids()?);
-    let target = TargetCluster::Dedicated { client, process_ids };
-    let cluster = Cluster::new(arguments, target, load);
+    let object_api = ObjectApi::Dedicated { client, process_ids };
+    let cluster = Cluster::new(arguments, object_api, load);
     let recorded = cluster.clone();
     tokio::spawn(follow_audit_log(log, move |completed| {
         let CompletedRequest { request, at, duration, is_success } = completed;

@@ -17,7 +17,7 @@ use super::{
     proxy::{Backend, Proxy},
     upstream::Upstream,
 };
-use crate::{args::ServeArguments, load::Load, objects, objects::TargetCluster};
+use crate::{args::ServeArguments, load::Load, objects, objects::ObjectApi};
 
 /// Populates the cluster, serves a proxy to it until `shutdown`, and deletes the created objects.
 pub(super) async fn serve(
@@ -32,7 +32,7 @@ pub(super) async fn serve(
     let upstream = Upstream::new(config, &names, &load).with_context(|| unusable(file))?;
     let mut namespaces = Namespaces::new(client.clone(), names);
     namespaces.ensure_absent().await?;
-    let cluster = Cluster::new(arguments, TargetCluster::Shared(client), load);
+    let cluster = Cluster::new(arguments, ObjectApi::Shared(client), load);
     let served = populate_and_serve(arguments, &mut namespaces, &cluster, upstream, shutdown).await;
     let deleted = namespaces.delete().await;
     match (served, deleted) {

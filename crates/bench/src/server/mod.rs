@@ -42,7 +42,7 @@ pub(crate) use self::{
 use crate::{
     args::{ApiServer, ServeArguments},
     load::Load,
-    objects::TargetCluster,
+    objects::ObjectApi,
 };
 
 /// Populates the server, prints the URL of its statistics, and serves until SIGTERM or SIGINT.
@@ -105,8 +105,8 @@ impl Interruption {
 async fn serve_testbed(arguments: &ServeArguments) -> Result<()> {
     let load = Arc::new(Load::new(&arguments.population));
     let testbed = metrics_testbed(&load);
-    let target = TargetCluster::Testbed(testbed.clone());
-    let cluster = Cluster::new(arguments, target, load);
+    let object_api = ObjectApi::Testbed(testbed.clone());
+    let cluster = Cluster::new(arguments, object_api, load);
     populate(&cluster).await?;
     let listener = bind().await?;
     fs::write(&arguments.kubeconfig, Testbed::kubeconfig(listener.local_addr()?))

@@ -82,7 +82,7 @@ impl Namespaces {
             let created = created.with_context(|| format!("cannot create the namespace {name}"))?;
             let uid = created.uid().context("the created namespace has no UID")?;
             self.created.push(CreatedNamespace { name: name.clone(), uid });
-            cluster.target.create(objects::service_account(name)).await?;
+            cluster.object_api.create(objects::service_account(name)).await?;
         }
         Ok(())
     }

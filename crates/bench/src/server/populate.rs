@@ -28,25 +28,25 @@ pub(super) async fn populate(cluster: &Cluster) -> Result<()> {
 /// Creates targets with their pods, and then autoscalers, in existing namespaces.
 pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
     let population = &cluster.population;
-    let first: Vec<TargetId> = objects::targets(population).collect();
+    let initial: Vec<TargetId> = objects::targets(population).collect();
     // Targets of the autoscalers that are added later. They are created now, so that the controller
     // has them in its cache by then.
     let extra: Vec<TargetId> = (0..cluster.extra_count)
         .map(|index| (EXTRA_NAMESPACE.to_owned(), format!("{EXTRA_PREFIX}{index}")))
         .collect();
-    let targets = || first.iter().chain(&extra);
+    let targets = || initial.iter().chain(&extra);
     for (index, (namespace, name)) in (0..).zip(targets()) {
         cluster.load.add(namespace, name, index);
     }
     let objects_per_target = population.pods as usize + 1;
     let workloads = targets().flat_map(|target| workload(target, population.pods));
-    let autoscalers = first.iter().map(|(namespace, name)| {
+    let autoscalers = initial.iter().map(|(namespace, name)| {
         cluster.recorder.record_creation(namespace, name);
         objects::autoscaler(namespace, name, population)
     });
     let count = targets().count() * objects_per_target;
     create_all(cluster, "deployments and pods", count, workloads).await?;
-    create_all(cluster, "autoscalers", first.len(), autoscalers).await?;
+    create_all(cluster, "autoscalers", initial.len(), autoscalers).await?;
     print_progress(&format!("populated after {:.1?}", cluster.recorder.elapsed()))
 }
 
@@ -64,7 +64,7 @@ async fn create_all(
     objects: impl Iterator<Item = Value> + Send,
 ) -> Result<()> {
     let objects = stream::iter(objects).take_while(|_| ready(!cluster.is_stopped()));
-    let creations = objects.map(|object| cluster.target.create(object));
+    let creations = objects.map(|object| cluster.object_api.create(object));
     let mut created = creations.buffer_unordered(CONCURRENCY).enumerate();
     let mut timer = ProgressTimer::new();
     while let Some((index, result)) = created.next().await {

@@ -241,8 +241,6 @@ fn response_bytes(text: &str, request: &RequestCount) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::expect_used, reason = "a failed setup fails the test")]
-
     use rstest::rstest;
 
     use super::*;

@@ -10,38 +10,38 @@ use tokio::sync::mpsc;
 
 use crate::{
     load::Load,
-    objects::{self, TargetCluster, TargetId},
+    objects::{self, ObjectApi, TargetId},
 };
 
 /// Runs until all senders of `scaled` are dropped.
 pub(super) async fn follow_scale(
-    cluster: TargetCluster,
+    object_api: ObjectApi,
     load: Arc<Load>,
     mut scaled: mpsc::UnboundedReceiver<TargetId>,
 ) {
     while let Some((namespace, name)) = scaled.recv().await {
-        if let Err(error) = scale_pods(&cluster, &load, &namespace, &name).await {
+        if let Err(error) = scale_pods(&object_api, &load, &namespace, &name).await {
             eprintln!("hpa-bench: cannot scale the pods of {namespace}/{name}: {error:#}");
         }
     }
 }
 
 async fn scale_pods(
-    cluster: &TargetCluster,
+    object_api: &ObjectApi,
     load: &Load,
     namespace: &str,
     name: &str,
 ) -> Result<()> {
-    let deployments = cluster.deployments(namespace);
+    let deployments = object_api.deployments(namespace);
     let deployment = deployments.get(name).await?;
     let desired = deployment.data.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
     let desired = u32::try_from(desired)?;
     let present = load.replicas(namespace, name).context("unknown target")?;
     for index in present..desired {
-        cluster.create(objects::pod(namespace, name, index, Timestamp::now())).await?;
+        object_api.create(objects::pod(namespace, name, index, Timestamp::now())).await?;
     }
     for index in desired..present {
-        cluster.delete_pod(namespace, &objects::pod_name(name, index)).await?;
+        object_api.delete_pod(namespace, &objects::pod_name(name, index)).await?;
     }
     load.set_replicas(namespace, name, desired);
     // A patch, because the controller may write the scale at the same time.
@@ -52,11 +52,6 @@ async fn scale_pods(
 
 #[cfg(test)]
 mod tests {
-    #![allow(
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        reason = "a failed setup fails the test"
-    )]
     use hpa_testbed::Testbed;
 
     use super::*;
@@ -72,7 +67,7 @@ mod tests {
             let mut deployment = objects::deployment("n", "a", desired);
             deployment["status"] = objects::deployment_status(0);
             testbed.apply(deployment).expect("a target");
-            scale_pods(&TargetCluster::Testbed(testbed.clone()), &load, "n", "a")
+            scale_pods(&ObjectApi::Testbed(testbed.clone()), &load, "n", "a")
                 .await
                 .expect("pods are scaled");
             let names =

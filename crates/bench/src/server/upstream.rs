@@ -143,8 +143,6 @@ fn error_response(code: StatusCode, reason: &'static str, message: &str) -> Resp
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::expect_used, reason = "a failed setup fails the test")]
-
     use http::Method;
     use rstest::rstest;
 

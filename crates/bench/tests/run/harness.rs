@@ -45,15 +45,20 @@ pub(crate) fn number(outcome: &Value, pointer: &str) -> f64 {
 /// Returns the number of reconciles. Checks that it isn't zero, and not above the number of due
 /// ones by more than a tenth and one period of the 20 autoscalers at each end. It may be below,
 /// because a busy machine skips some.
-pub(crate) fn reconciles_made(outcome: &Value) -> f64 {
+pub(crate) fn check_reconciles(outcome: &Value) -> f64 {
     let (made, due) = (number(outcome, "/reconciles"), number(outcome, "/reconciles_due"));
     assert!(made > 0.0 && made < due * 1.1 + 40.0, "{outcome:#}");
     made
 }
 
-/// Returns a number of a kind of request, or zero if there were no such requests.
-pub(crate) fn requests(outcome: &Value, field: &str, kind: &str) -> f64 {
-    outcome["requests"].get(kind).map_or(0.0, |one| number(one, field))
+/// Returns a number about a kind of request, or zero if there were no such requests.
+pub(crate) fn requests(outcome: &Value, pointer: &str, kind: &str) -> f64 {
+    outcome["requests"].get(kind).map_or(0.0, |one| number(one, pointer))
+}
+
+/// Returns the number of status writes that succeeded.
+pub(crate) fn status_writes(outcome: &Value) -> f64 {
+    requests(outcome, "/count", WRITE_STATUS) - requests(outcome, "/failed", WRITE_STATUS)
 }
 
 pub(crate) const READ_SCALE: &str = "get deployments.apps/scale";

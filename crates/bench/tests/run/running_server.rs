@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::harness::{
-    WRITE_SCALE, WRITE_STATUS, bench, measure, number, reconciles_made, requests,
+    WRITE_SCALE, WRITE_STATUS, bench, check_reconciles, measure, number, requests, status_writes,
 };
 
 /// A testbed that serves HTTP.
@@ -74,10 +74,7 @@ fn running_server_is_measured_and_cleaned_up() {
     let first = &numbers[0]["rounds"][0];
     assert_eq!(number(first, "/decided/count"), 20.0, "{output}");
     assert_eq!(number(first, "/extra_decided/count"), 2.0, "{output}");
-    let made = reconciles_made(first);
-    let written =
-        requests(first, "/count", WRITE_STATUS) - requests(first, "/failed", WRITE_STATUS);
-    assert_eq!(made, written);
+    assert_eq!(check_reconciles(first), status_writes(first));
     assert_eq!(
         requests(first, "/failed", WRITE_STATUS),
         0.0,
@@ -113,21 +110,42 @@ fn existing_namespace_is_reported_and_not_changed() {
     assert_eq!(served.names("v1", "Namespace"), ["bench-1", "default", "kube-system"]);
 }
 
+/// A running `hpa-bench`. Dropping the handle sends SIGTERM, so that the program cleans up.
+struct BenchProcess(Child);
+
+impl BenchProcess {
+    fn start(mut command: Command) -> Self {
+        Self(command.spawn().expect("it runs"))
+    }
+
+    /// Sends a signal and waits until the program exits. Returns whether it succeeded.
+    fn stop(mut self, signal: Signal) -> bool {
+        kill_process(Pid::from_child(&self.0), signal).expect("a signal");
+        self.0.wait().expect("it ends").success()
+    }
+}
+
+impl Drop for BenchProcess {
+    fn drop(&mut self) {
+        // After the program has exited, another process may have its ID.
+        if matches!(self.0.try_wait(), Ok(None)) {
+            kill_process(Pid::from_child(&self.0), Signal::TERM).ok();
+            self.0.wait().ok();
+        }
+    }
+}
+
 /// Starts `hpa-bench` and waits until its standard error contains a text.
-fn start_and_wait_for(arguments: &[&str], text: &str) -> Child {
+fn start_and_wait_for(arguments: &[&str], text: &str) -> BenchProcess {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));
-    let mut child = command
-        .args(arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it runs");
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut process = BenchProcess::start(command);
     let mut lines =
-        BufReader::new(child.stderr.take().expect("errors")).lines().map_while(Result::ok);
+        BufReader::new(process.0.stderr.take().expect("errors")).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains(text)), "no line contains {text:?}");
-    // Otherwise its next line would fail with a broken pipe.
+    // Drains standard error: if the pipe were closed, the child's next write would fail.
     std::thread::spawn(move || lines.for_each(drop));
-    child
+    process
 }
 
 #[rstest]
@@ -137,21 +155,18 @@ fn interrupted_run_cleans_up(#[case] text: &str, #[case] signal: Signal) {
     let served = ServedTestbed::new();
     let controller = format!("--controller=ours={}", hpa_binary().display());
     let small = ["run", "--autoscalers=40", "--pods=10", "--period=200ms"];
-    let mut child =
-        start_and_wait_for(&[&small[..], &[&controller, &served.flag()]].concat(), text);
-    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
-    kill_process(id, signal).expect("a signal");
-    assert!(!child.wait().expect("it ends").success());
+    let process = start_and_wait_for(&[&small[..], &[&controller, &served.flag()]].concat(), text);
+    assert!(!process.stop(signal));
     assert!(served.is_clean());
 }
 
 /// Starts `hpa-bench serve` with a small cluster, and waits until it serves.
-fn serve(server: &str, kubeconfig: &str) -> Child {
+fn serve(server: &str, kubeconfig: &str) -> BenchProcess {
     let small = ["serve", "--autoscalers=1", "--pods=1", "--namespaces=1"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));
-    command.args(small).args(["--kubeconfig", kubeconfig, server]);
-    let mut serving = command.stdout(Stdio::piped()).spawn().expect("it runs");
-    let lines = BufReader::new(serving.stdout.take().expect("output")).lines();
+    command.args(small).args(["--kubeconfig", kubeconfig, server]).stdout(Stdio::piped());
+    let mut serving = BenchProcess::start(command);
+    let lines = BufReader::new(serving.0.stdout.take().expect("output")).lines();
     assert!(lines.map_while(Result::ok).any(|line| line.starts_with("http://")), "it serves");
     serving
 }
@@ -172,7 +187,7 @@ fn running_kube_apiserver_is_cleaned_up() {
     let dir = tempfile::tempdir().expect("a directory");
     let kubeconfig = dir.path().join("cluster.yaml").display().to_string();
     let server = format!("--server=kube-apiserver={assets}");
-    let mut serving = serve(&server, &kubeconfig);
+    let serving = serve(&server, &kubeconfig);
     let flag = format!("--server=kubeconfig={kubeconfig}");
     let (success, _, errors) = bench(&["--controller=ours=/bin/true", &flag]);
     assert!(!success && errors.contains("the namespace bench-0 exists already"), "{errors}");
@@ -204,13 +219,11 @@ fn running_kube_apiserver_is_cleaned_up() {
     let (numbers, output) = measure(&[&flag, "--repeat=2"]);
     let first = &numbers[0]["rounds"][0];
     assert_eq!(number(first, "/decided/count"), 20.0, "{output}");
-    reconciles_made(first);
+    check_reconciles(first);
     assert_eq!(requests(first, "/failed", WRITE_STATUS), 0.0, "{output}");
     assert_eq!(names(), before);
     for path in ["/api/v1/pods", "/apis/apps/v1/deployments", "/api/v1/serviceaccounts"] {
         assert_eq!(send("GET", path, json!({}))["items"], json!([]), "{path}");
     }
-    let id = i32::try_from(serving.id()).ok().and_then(Pid::from_raw).expect("a process");
-    kill_process(id, Signal::TERM).expect("a signal");
-    assert!(serving.wait().expect("it ends").success());
+    assert!(serving.stop(Signal::TERM));
 }

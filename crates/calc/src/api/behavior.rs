@@ -57,8 +57,8 @@ pub struct ScalingRules {
     /// The policies, at least one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policies: Option<Vec<ScalingPolicy>>,
-    /// How far the ratio of usage to target may differ from 1 without a change, as a fraction. The
-    /// default is the controller's tolerance (KEP-4951).
+    /// The maximum deviation of the ratio of usage to target from 1 that doesn't cause scaling, as
+    /// a fraction. The default is the controller's tolerance (KEP-4951).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Quantity>,
     /// Fields that this crate doesn't know.

@@ -113,7 +113,7 @@ open_enum! {
         /// Annotations or fields of the autoscaler override the controller's settings. Not in the
         /// reference.
         SetOnAutoscaler = "SetOnAutoscaler",
-        /// The load's past can't be read. Not in the reference.
+        /// The load's history can't be read. Not in the reference.
         SourceFailed = "SourceFailed",
         /// The spec is larger than supported. Not in the reference.
         SpecTooLarge = "SpecTooLarge",

@@ -152,6 +152,7 @@ fn spec(behavior: Value) -> HorizontalPodAutoscalerSpec {
     serde_json::from_value(json!({ "maxReplicas": 5, "behavior": behavior })).unwrap()
 }
 
+/// If `behavior` is set, the default window is truncated to whole seconds, as in the reference.
 #[rstest]
 #[case::none(json!(null), 0, 90_500, 0)]
 #[case::empty(json!({}), 0, 90_000, 15)]

@@ -1,6 +1,6 @@
 //! Assembles the `CustomResourceDefinition` from the generated schemas.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     API_VERSION, DefinitionError, GROUP, KIND, PLURAL, SHORT_NAME, VERSION, rules,
@@ -113,13 +113,19 @@ fn add_settings(spec: &mut Value) -> Result<(), DefinitionError> {
             }
         };
         for parent in parents {
-            let properties = schema_at(spec, &parent)?.get_mut("properties");
-            let properties = properties.and_then(Value::as_object_mut);
-            let properties = properties.ok_or(DefinitionError::NoSuchField(parent))?;
-            properties.insert(setting.field.to_owned(), setting.schema());
+            properties_at(spec, &parent)?.insert(setting.field.to_owned(), setting.schema());
         }
     }
     Ok(())
+}
+
+/// The members of the object at `path`, as for [`schema_at`].
+fn properties_at<'a>(
+    schema: &'a mut Value,
+    path: &str,
+) -> Result<&'a mut Map<String, Value>, DefinitionError> {
+    let properties = schema_at(schema, path)?.get_mut("properties").and_then(Value::as_object_mut);
+    properties.ok_or_else(|| DefinitionError::NoSuchField(path.to_owned()))
 }
 
 fn set_list_types(schema: &mut Value, paths: &[&str]) -> Result<(), DefinitionError> {
@@ -146,9 +152,7 @@ fn complete_status_schema(status: &mut Value) -> Result<(), DefinitionError> {
         "type": "string",
         "description": "Value and target of the first metrics, for kubectl get.",
     });
-    if let Some(properties) = status.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.insert(TARGETS_FIELD.to_owned(), targets);
-    }
+    properties_at(status, "")?.insert(TARGETS_FIELD.to_owned(), targets);
     Ok(())
 }
 

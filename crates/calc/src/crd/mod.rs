@@ -7,9 +7,8 @@
 //! from the types of [`crate::api`]. The API server's validation of autoscaling/v2 becomes
 //! bounds, enumerations and CEL rules of the schema.
 //!
-//! `hpa crd` prints the definition. `hpa lint`, `hpa convert` and other commands that read
-//! manifests check types and field names with [`type_errors`] and [`unknown_fields`],
-//! `hpa-simulate` only field names. `hpa lint`, `hpa convert` and the testbed convert objects of
+//! `hpa crd` prints the definition. Commands that read manifests check types with [`type_errors`],
+//! field names with [`unknown_fields`], or both. Some commands and the testbed convert objects of
 //! older versions with [`versions`]. The controller writes [`targets_text`] to the status, and the
 //! testbed prints it. `hpa-collectors` generates its definitions with [`schema`], and checks its
 //! field names with [`fields_not_in`].

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{DefinitionError, schema::schema_at};
 use crate::{
+    api::MetricSourceType::{self, ContainerResource, External, Object, Pods, Resource},
     behavior::{MAX_POLICY_PERIOD, MAX_STABILIZATION_WINDOW},
     validation::MAX_METRICS,
 };
@@ -27,13 +28,24 @@ const QUANTITY: &str =
 /// The schema extension with the rules of a field.
 const VALIDATIONS: &str = "x-kubernetes-validations";
 
-struct CelRule {
+struct CelRule<'a> {
     /// In CEL. `self` is the value of the field that has the rule.
-    expression: &'static str,
-    message: &'static str,
-    reason: &'static str,
+    expression: &'a str,
+    message: &'a str,
+    reason: &'a str,
     /// The member that a violation is reported for. `None` for the field itself.
-    member: Option<&'static str>,
+    member: Option<&'a str>,
+}
+
+impl CelRule<'_> {
+    fn to_json(&self) -> Value {
+        let Self { expression, message, reason, member } = self;
+        let mut json = json!({ "rule": expression, "message": message, "reason": reason });
+        if let (Some(member), Value::Object(json)) = (member, &mut json) {
+            json.insert("fieldPath".to_owned(), (*member).into());
+        }
+        json
+    }
 }
 
 // The values of `reason`.
@@ -41,24 +53,20 @@ const REQUIRED: &str = "FieldValueRequired";
 const FORBIDDEN: &str = "FieldValueForbidden";
 const INVALID: &str = "FieldValueInvalid";
 
-const fn member_rule(
-    member: &'static str,
-    reason: &'static str,
-    expression: &'static str,
-    message: &'static str,
-) -> CelRule {
+const fn member_rule<'a>(
+    member: &'a str,
+    reason: &'a str,
+    expression: &'a str,
+    message: &'a str,
+) -> CelRule<'a> {
     CelRule { expression, message, reason, member: Some(member) }
 }
 
-const fn value_rule(
-    reason: &'static str,
-    expression: &'static str,
-    message: &'static str,
-) -> CelRule {
+const fn value_rule<'a>(reason: &'a str, expression: &'a str, message: &'a str) -> CelRule<'a> {
     CelRule { expression, message, reason, member: None }
 }
 
-const SPEC: &[CelRule] = &[
+const SPEC: &[CelRule<'_>] = &[
     member_rule(
         ".maxReplicas",
         INVALID,
@@ -75,7 +83,7 @@ const SPEC: &[CelRule] = &[
 ];
 
 /// The rules for a string that becomes a segment of a URL path, such as the name of a metric.
-const SEGMENT: &[CelRule] = &[
+const SEGMENT: &[CelRule<'_>] = &[
     value_rule(REQUIRED, "self != ''", "must not be empty"),
     value_rule(INVALID, "self != '.'", "may not be '.'"),
     value_rule(INVALID, "self != '..'", "may not be '..'"),
@@ -85,7 +93,7 @@ const SEGMENT: &[CelRule] = &[
 
 /// Only `ReplicationController` needs no group: it is the only kind with a scale subresource in the
 /// core group.
-const SCALE_TARGET: &[CelRule] = &[
+const SCALE_TARGET: &[CelRule<'_>] = &[
     member_rule(
         ".apiVersion",
         INVALID,
@@ -96,20 +104,20 @@ const SCALE_TARGET: &[CelRule] = &[
     member_rule(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE),
 ];
 
-const DESCRIBED_OBJECT: &[CelRule] =
+const DESCRIBED_OBJECT: &[CelRule<'_>] =
     &[member_rule(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE)];
 
 const GROUP_VERSION: &str = "!has(self.apiVersion) || self.apiVersion.matches('^[^/]*(/[^/]*)?$')";
 const GROUP_VERSION_MESSAGE: &str = "unexpected GroupVersion string: at most one '/'";
 
-const OBJECT_TARGET: &[CelRule] = &[member_rule(
+const OBJECT_TARGET: &[CelRule<'_>] = &[member_rule(
     ".averageValue",
     REQUIRED,
     "has(self.value) || has(self.averageValue)",
     "must set either a target value or averageValue",
 )];
 
-const EXTERNAL_TARGET: &[CelRule] = &[
+const EXTERNAL_TARGET: &[CelRule<'_>] = &[
     member_rule(
         ".averageValue",
         REQUIRED,
@@ -124,14 +132,14 @@ const EXTERNAL_TARGET: &[CelRule] = &[
     ),
 ];
 
-const PODS_TARGET: &[CelRule] = &[member_rule(
+const PODS_TARGET: &[CelRule<'_>] = &[member_rule(
     ".averageValue",
     REQUIRED,
     "has(self.averageValue)",
     "must specify a positive target averageValue",
 )];
 
-const RESOURCE_TARGET: &[CelRule] = &[
+const RESOURCE_TARGET: &[CelRule<'_>] = &[
     member_rule(
         ".averageUtilization",
         REQUIRED,
@@ -148,18 +156,18 @@ const RESOURCE_TARGET: &[CelRule] = &[
 
 /// A quantity is positive if it has a nonzero digit and no minus sign. This includes tiny ones,
 /// because Kubernetes rounds quantities away from zero.
-const POSITIVE: &[CelRule] =
+const POSITIVE: &[CelRule<'_>] =
     &[value_rule(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
-const NOT_NEGATIVE: &[CelRule] = &[value_rule(
+const NOT_NEGATIVE: &[CelRule<'_>] = &[value_rule(
     INVALID,
     r"!string(self).matches('^\\s*-[0.]*[1-9]')",
     "must be greater than or equal to 0",
 )];
 
-const RESOURCE_NAME: &[CelRule] =
+const RESOURCE_NAME: &[CelRule<'_>] =
     &[value_rule(REQUIRED, "self != ''", "must specify a resource name")];
 
-const CONTAINER: &[CelRule] = &[
+const CONTAINER: &[CelRule<'_>] = &[
     value_rule(REQUIRED, "self != ''", "must specify a container"),
     value_rule(INVALID, "size(self) <= 63", "must be no more than 63 characters"),
     value_rule(
@@ -173,7 +181,7 @@ const CONTAINER: &[CelRule] = &[
 /// A container resource of core/v1, a resource in a `kubernetes.io` domain, or an extended
 /// resource. `ResourceQuota` prepends `requests.` to extended resources. With that prefix, the
 /// domain may have 253 characters, so 244 remain.
-const CONTAINER_RESOURCE_NAME: &[CelRule] = &[
+const CONTAINER_RESOURCE_NAME: &[CelRule<'_>] = &[
     value_rule(REQUIRED, "self != ''", "must specify a resource name"),
     value_rule(
         INVALID,
@@ -198,7 +206,7 @@ const CONTAINER_RESOURCE_NAME: &[CelRule] = &[
 ];
 
 /// The rules by the path of their field in `spec`.
-const RULES: &[(&str, &[CelRule])] = &[
+const RULES: &[(&str, &[CelRule<'_>])] = &[
     ("", SPEC),
     ("scaleTargetRef", SCALE_TARGET),
     ("scaleTargetRef.kind", SEGMENT),
@@ -219,14 +227,8 @@ const RULES: &[(&str, &[CelRule])] = &[
     ("metrics[].containerResource.target", RESOURCE_TARGET),
 ];
 
-/// The types of metrics, and the member of a metric that each type names. Each member has a target.
-const METRIC_SOURCES: [(&str, &str); 5] = [
-    ("Object", "object"),
-    ("Pods", "pods"),
-    ("Resource", "resource"),
-    ("External", "external"),
-    ("ContainerResource", "containerResource"),
-];
+/// The types of metrics, in the order of their rules. The member that each one names has a target.
+const METRIC_SOURCES: &[MetricSourceType] = &[Object, Pods, Resource, External, ContainerResource];
 
 /// Strings without rules of their own that the rules of their parents read.
 const STRINGS_READ_BY_PARENT_RULES: [&str; 2] =
@@ -242,7 +244,7 @@ pub(crate) fn apply(spec: &mut Value) -> Result<(), DefinitionError> {
     for path in STRINGS_READ_BY_PARENT_RULES {
         add_keywords(spec, path, json!({ "maxLength": MAX_TEXT_LEN }))?;
     }
-    for (_, source) in METRIC_SOURCES {
+    for source in METRIC_SOURCES.iter().filter_map(MetricSourceType::member) {
         let target = format!("metrics[].{source}.target");
         add_keywords(spec, &format!("{target}.averageUtilization"), json!({ "minimum": 1 }))?;
         for member in ["value", "averageValue"] {
@@ -278,7 +280,7 @@ fn add_bounds(spec: &mut Value) -> Result<(), DefinitionError> {
 fn restrict_quantity(
     spec: &mut Value,
     path: &str,
-    rules: &[CelRule],
+    rules: &[CelRule<'_>],
 ) -> Result<(), DefinitionError> {
     add_keywords(spec, path, json!({ "maxLength": MAX_QUANTITY_LEN, "pattern": QUANTITY }))?;
     add_rules(schema_at(spec, path)?, rules);
@@ -292,40 +294,30 @@ fn add_keywords(spec: &mut Value, path: &str, keywords: Value) -> Result<(), Def
     Ok(())
 }
 
-fn add_rules(schema: &mut Map<String, Value>, rules: &[CelRule]) {
+fn add_rules(schema: &mut Map<String, Value>, rules: &[CelRule<'_>]) {
     if schema.get("type").is_some_and(|kind| kind == "string") {
         schema.insert("maxLength".to_owned(), MAX_TEXT_LEN.into());
     }
-    let rules = rules.iter().map(|rule| {
-        let CelRule { expression, message, reason, member } = *rule;
-        to_json(member, reason, expression, message)
-    });
-    schema.insert(VALIDATIONS.to_owned(), rules.collect());
+    schema.insert(VALIDATIONS.to_owned(), rules.iter().map(CelRule::to_json).collect());
 }
 
 /// The rules of a metric: the member that `type` names must be set, and no other. If another one is
 /// set instead of it, only the missing member is reported.
 fn source_rules() -> Vec<Value> {
-    let missing = METRIC_SOURCES.map(|(kind, source)| {
+    let sources: Vec<(&MetricSourceType, &str)> =
+        METRIC_SOURCES.iter().filter_map(|kind| Some((kind, kind.member()?))).collect();
+    let missing = sources.iter().map(|(kind, source)| {
         let expression = format!("self.type != '{kind}' || has(self.{source})");
         let message = "must populate information for the given metric source";
-        to_json(Some(&format!(".{source}")), REQUIRED, &expression, message)
+        member_rule(&format!(".{source}"), REQUIRED, &expression, message).to_json()
     });
-    let unexpected = METRIC_SOURCES.map(|(kind, source)| {
-        let others = METRIC_SOURCES.iter().filter(|(_, other)| *other != source);
+    let unexpected = sources.iter().map(|(kind, source)| {
+        let others = sources.iter().filter(|(_, other)| other != source);
         let others: Vec<String> = others.map(|(_, other)| format!("has(self.{other})")).collect();
         let others = others.join(" || ");
         let expression = format!("self.type == '{kind}' || !has(self.{source}) || !({others})");
         let message = "must populate the given metric source only";
-        to_json(Some(&format!(".{source}")), FORBIDDEN, &expression, message)
+        member_rule(&format!(".{source}"), FORBIDDEN, &expression, message).to_json()
     });
-    missing.into_iter().chain(unexpected).collect()
-}
-
-fn to_json(member: Option<&str>, reason: &str, expression: &str, message: &str) -> Value {
-    let mut json = json!({ "rule": expression, "message": message, "reason": reason });
-    if let (Some(member), Value::Object(json)) = (member, &mut json) {
-        json.insert("fieldPath".to_owned(), member.into());
-    }
-    json
+    missing.chain(unexpected).collect()
 }

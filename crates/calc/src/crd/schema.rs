@@ -50,6 +50,7 @@ pub fn structural_as_derived<T: JsonSchema>() -> Value {
     schema
 }
 
+/// Removes titles, defaults and the type `null` at every level.
 fn simplify(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else { return };
     unwrap_nullable(schema);
@@ -71,6 +72,7 @@ fn schema_without_references<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
+/// Like [`simplify`], but sets the required fields, defaults and bounds of the core API.
 fn match_core_api(schema: &mut Value, section: Section) {
     let Some(schema) = schema.as_object_mut() else { return };
     unwrap_nullable(schema);
@@ -124,13 +126,13 @@ fn unwrap_nullable(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Requires fields that are always serialized. schemars generates a default for each of them,
-/// except in label requirements.
+/// Requires fields that are always serialized, and returns the defaults that some of them need.
+/// schemars generates a default for each such field, except in label requirements.
 ///
-/// - Spec: all of them except lists.
-/// - Status, and label requirements in both sections: only integers and strings. Returns their
-///   defaults, 0 and the empty string. The API server sets these before it validates, so it accepts
-///   objects without these fields, as the core API does.
+/// - Spec: requires all such fields except lists.
+/// - Status, and label requirements in both sections: requires only integers and strings, and
+///   returns 0 or the empty string for each. The API server sets defaults before it validates, so
+///   it accepts objects without these fields, as the core API does.
 fn set_required_fields(schema: &mut Map<String, Value>, section: Section) -> Vec<(String, Value)> {
     let Some(Value::Object(properties)) = schema.get("properties") else { return Vec::new() };
     let is_label_requirement = properties.contains_key("operator");

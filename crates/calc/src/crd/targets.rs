@@ -17,6 +17,7 @@ pub const TARGETS_FIELD: &str = "targets";
 /// The text has the values of this many metrics, as in the core API. The others are counted.
 const MAX_LISTED_METRICS: usize = 2;
 const UNKNOWN: &str = "<unknown>";
+const UNKNOWN_TYPE: &str = "<unknown type>";
 
 /// Formats the values and targets of the first two metrics: `cpu: 8%/50%, 3/10 (avg) + 1 more...`.
 pub fn targets_text(
@@ -44,36 +45,32 @@ pub fn targets_text(
 fn metric_text(spec: &MetricSpec, status: Option<&MetricStatus>) -> String {
     let status = status.filter(|status| status.source_type == spec.source_type);
     let current = status.and_then(MetricStatus::current);
-    let is_known = !matches!(spec.source_type, MetricSourceType::Other(_));
-    let Some(target) = spec.target().filter(|_| is_known) else {
-        return "<unknown type>".to_owned();
-    };
+    let Some(target) = spec.target() else { return UNKNOWN_TYPE.to_owned() };
     let average_value = current.and_then(|current| current.average_value.as_ref());
-    match &spec.source_type {
-        MetricSourceType::Pods => value_and_target(average_value, target.average_value.as_ref()),
+    let averages = value_and_target(average_value, target.average_value.as_ref());
+    let is_average = target.average_value.is_some();
+    match spec.source_type {
+        MetricSourceType::Pods => averages,
+        MetricSourceType::Resource | MetricSourceType::ContainerResource if is_average => {
+            format!("{}: {averages}", spec.metric_name())
+        }
         MetricSourceType::Resource | MetricSourceType::ContainerResource => {
-            let name = spec.metric_name();
-            if target.average_value.is_some() {
-                return format!(
-                    "{name}: {}",
-                    value_and_target(average_value, target.average_value.as_ref())
-                );
-            }
             let percent = |value: Option<i32>, missing: &str| {
                 value.map_or_else(|| missing.to_owned(), |value| format!("{value}%"))
             };
             let utilization = current.and_then(|current| current.average_utilization);
             let (value, target) =
                 (percent(utilization, UNKNOWN), percent(target.average_utilization, "<auto>"));
-            format!("{name}: {value}/{target}")
+            format!("{}: {value}/{target}", spec.metric_name())
         }
-        _ if target.average_value.is_some() => {
-            format!("{} (avg)", value_and_target(average_value, target.average_value.as_ref()))
+        MetricSourceType::Object | MetricSourceType::External if is_average => {
+            format!("{averages} (avg)")
         }
-        _ => value_and_target(
-            current.and_then(|current| current.value.as_ref()),
-            target.value.as_ref(),
-        ),
+        MetricSourceType::Object | MetricSourceType::External => {
+            let value = current.and_then(|current| current.value.as_ref());
+            value_and_target(value, target.value.as_ref())
+        }
+        MetricSourceType::Other(_) => UNKNOWN_TYPE.to_owned(),
     }
 }
 

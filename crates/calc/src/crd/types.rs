@@ -22,7 +22,7 @@ const MAX_VALUE_LEN: usize = 200;
 pub struct FieldError {
     /// The path of the field: `spec.metrics[0].type`.
     pub field: String,
-    /// The problem, often with the value: `must be a list, is {}`.
+    /// The problem, often with the value: `must be a list, is 5`.
     pub message: String,
 }
 

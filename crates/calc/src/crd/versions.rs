@@ -8,7 +8,7 @@ use super::types::{FieldError, member_path};
 pub const V1: &str = "autoscaling/v1";
 /// The `apiVersion` of the latest version.
 pub const V2: &str = "autoscaling/v2";
-/// The `apiVersion` whose metrics have the form of those in an annotation of v1.
+/// The `apiVersion` of a removed version. The metrics in [`METRICS_ANNOTATION`] have its form.
 pub const V2_BETA_1: &str = "autoscaling/v2beta1";
 const V2_BETA_2: &str = "autoscaling/v2beta2";
 
@@ -77,7 +77,7 @@ pub fn to_v2(object: &mut Value) -> Vec<FieldError> {
     let mut converted = Vec::new();
     if version == V1 {
         converted.extend(
-            metrics.into_iter().flatten().map(|old| convert_metric(old, "", &mut Vec::new())),
+            metrics.into_iter().flatten().map(|metric| convert_metric(metric, "", &mut Vec::new())),
         );
         if let Some(percent) = old.take(TARGET_CPU) {
             let target = json!({ "type": "Utilization", "averageUtilization": percent });
@@ -211,14 +211,15 @@ pub fn source_members(source: &str) -> impl Iterator<Item = (&'static str, &'sta
     members.map(|(_, old, new)| (*old, *new))
 }
 
-#[expect(clippy::indexing_slicing, reason = "the names are those of members")]
-fn convert_source(kind: &str, old: &mut OldFields<'_>) -> Value {
-    let mut new = match kind {
+/// Converts the source of a metric of v2beta1 to v2. `name` is that of the member that has it.
+#[expect(clippy::indexing_slicing, reason = "`new` is an object with the parents of all paths")]
+fn convert_source(name: &str, old: &mut OldFields<'_>) -> Value {
+    let mut new = match name {
         "resource" | "containerResource" => json!({ "target": {} }),
         _ => json!({ "metric": {}, "target": {} }),
     };
-    for (name, path) in source_members(kind) {
-        let Some(value) = old.take(name) else { continue };
+    for (member, path) in source_members(name) {
+        let Some(value) = old.take(member) else { continue };
         match path.split_once('.') {
             Some((parent, member)) => new[parent][member] = value,
             None => new[path] = value,
@@ -228,13 +229,13 @@ fn convert_source(kind: &str, old: &mut OldFields<'_>) -> Value {
     let is_zero = |value: &Value| value.as_str() == Some("0") || value.as_i64() == Some(0);
     // v2beta1 requires the `targetValue` of an object. If there is an average, zero stands for an
     // absent value.
-    if kind == "object"
+    if name == "object"
         && target.contains_key("averageValue")
         && target.get("value").is_some_and(is_zero)
     {
         target.remove("value");
     }
-    let target_type = match kind {
+    let target_type = match name {
         "object" if !target.contains_key("averageValue") => "Value",
         "external" if target.contains_key("value") => "Value",
         _ if target.contains_key("averageUtilization") => "Utilization",

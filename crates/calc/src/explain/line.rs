@@ -9,8 +9,8 @@ impl Explanation {
         self.metrics.iter().any(|metric| metric.error.is_some())
     }
 
-    /// Prints the names of all metrics that failed with `cause`, then the cause, if the metric at
-    /// `index` is the first of them.
+    /// Prints `cause` after the names of all metrics that failed with it. Prints nothing if the
+    /// metric at `index` is not the first of them.
     fn print_failure(&self, f: &mut fmt::Formatter<'_>, index: usize, cause: &str) -> fmt::Result {
         let has_cause = |metric: &&MetricExplanation| metric.error.as_deref() == Some(cause);
         if self.metrics.iter().take(index).any(|metric| has_cause(&metric)) {
@@ -55,7 +55,7 @@ impl fmt::Display for Explanation {
             write!(f, "; {by} at {replicas}")?;
         }
         if let Some(by) = &self.limited_by {
-            write!(f, "; {by} at {}", self.desired_replicas)?;
+            write!(f, "; {by} at {desired}")?;
         }
         self.effects.iter().try_for_each(|effect| write!(f, "; {effect}"))
     }
@@ -113,6 +113,14 @@ mod tests {
         }
     }
 
+    fn failed(metric: &str) -> MetricExplanation {
+        MetricExplanation {
+            metric: metric.to_owned(),
+            error: Some("gone".into()),
+            ..MetricExplanation::default()
+        }
+    }
+
     #[rstest]
     #[case::no_change(Summary::NoChange, "keep 2")]
     #[case::rescale(Summary::Rescale("m above target".into()), "2 -> 5: m above target")]
@@ -134,11 +142,6 @@ mod tests {
 
     #[test]
     fn explanation_is_printed_in_one_line() {
-        let failed = MetricExplanation {
-            metric: "External".into(),
-            error: Some("gone".into()),
-            ..MetricExplanation::default()
-        };
         let utilization = MetricExplanation {
             metric: "cpu".into(),
             utilization: Some(75),
@@ -153,20 +156,16 @@ mod tests {
         };
         let explanation = Explanation {
             current_replicas: 2,
-            metrics: vec![failed, metric(), utilization],
+            metrics: vec![failed("External"), metric(), utilization],
             winner: Some(1),
             proposed_replicas: Some(3),
             stabilized_replicas: Some(3),
             stabilized_by: Some(ConditionReason::ScaleUpStabilized),
             stabilization_window_seconds: Some(30),
             limited_by: Some(ConditionReason::TooManyReplicas),
-            lasting_limit: None,
             desired_replicas: 2,
-            bounds: None,
-            extra_pods: None,
-            unschedulable_pods: None,
             effects: vec![SettingEffect { setting: "bounds", text: "office hours".to_owned() }],
-            summary: Summary::NoChange,
+            ..Explanation::default()
         };
         assert_eq!(
             explanation.to_string(),
@@ -198,21 +197,15 @@ mod tests {
 
     #[test]
     fn cause_of_a_failed_metric_is_printed_once() {
-        let failed = MetricExplanation {
-            metric: "External".into(),
-            error: Some("gone".into()),
-            ..MetricExplanation::default()
-        };
         let summary = Summary::Failed("invalid metrics, first error is: gone".into());
         let mut explanation = Explanation {
             current_replicas: 2,
-            metrics: vec![failed.clone()],
+            metrics: vec![failed("External")],
             summary,
             ..Explanation::default()
         };
         assert_eq!(explanation.to_string(), "keep 2; External: gone");
-        let pods = MetricExplanation { metric: "Pods".into(), ..failed.clone() };
-        explanation.metrics = vec![failed, metric(), pods];
+        explanation.metrics = vec![failed("External"), metric(), failed("Pods")];
         assert_eq!(
             explanation.to_string(),
             "keep 2; External and Pods: gone; pods metric m 1500m/1 ratio 1.500 proposes 3"

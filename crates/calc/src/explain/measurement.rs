@@ -147,8 +147,9 @@ fn format_percent(value: MilliValue) -> String {
     format!("{}%", quantity(value))
 }
 
+/// Formats a value. One below 0.01 is printed exactly, because it would be rounded to 0 or 0.01.
 fn quantity(value: MilliValue) -> String {
-    number(value.as_f64())
+    if value.as_milli().unsigned_abs() < 10 { value.to_decimal() } else { number(value.as_f64()) }
 }
 
 /// Formats bytes in mebibytes or, if smaller, in kibibytes. A value below 1Ki is printed exactly,
@@ -244,6 +245,9 @@ mod tests {
     #[case::container_name(
         container_cpu(&average("500m")), 450, 4,
         "cpu of container memory-store is at 0.45 per pod, target 0.5")]
+    #[case::below_a_hundredth(
+        container_cpu(&average("5m")), 4, 4,
+        "cpu of container memory-store is at 0.004 per pod, target 0.005")]
     #[case::total(
         object("memory_used", &json!({ "type": "Value", "value": "200Mi" })), 104_857_600_000, 4,
         "memory_used of Service/memory-store is at 100Mi, target 200Mi")]

@@ -17,10 +17,7 @@ pub use self::{
     measurement::{Measurement, is_memory, metric_name, status_value, target_value},
     sentence::Reason,
 };
-pub(crate) use self::{
-    measurement::bytes,
-    sentence::{policy_text, window_text},
-};
+pub(crate) use self::{measurement::bytes, sentence::policy_text};
 use crate::{
     api::{ConditionReason, Pod, Scale},
     fallback::FALLBACK,
@@ -70,6 +67,10 @@ pub struct Explanation {
     /// The pods that the scheduler can't place. `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unschedulable_pods: Option<UnschedulablePods>,
+    /// The number of [active](Pod::is_active) pods that the selector matches, if none of them is
+    /// ready. `None` if all of them may still be starting, or if the scheduler can't place one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unready_pods: Option<usize>,
     /// The effects of the autoscaler's settings, other than on single metrics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
@@ -81,7 +82,7 @@ pub struct Explanation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtraPods {
-    /// The pods that the selector matches, and that neither have finished nor are being deleted.
+    /// The [active](Pod::is_active) pods that the selector matches.
     pub matched: usize,
     /// The target's `spec.replicas` or `status.replicas`, whichever is larger.
     pub of_target: usize,
@@ -110,7 +111,7 @@ impl fmt::Display for ExtraPods {
 pub struct UnschedulablePods {
     /// The number of these pods.
     pub count: usize,
-    /// The pods that the selector matches, and that neither have finished nor are being deleted.
+    /// The [active](Pod::is_active) pods that the selector matches.
     pub total: usize,
 }
 
@@ -129,6 +130,14 @@ impl fmt::Display for UnschedulablePods {
             (_, 1) => write!(f, "the only pod can't be scheduled"),
             (count, total) => write!(f, "{count} of {total} pods can't be scheduled"),
         }
+    }
+}
+
+/// A clause about [`Explanation::unready_pods`].
+pub fn none_ready_text(pods: usize) -> String {
+    match pods {
+        1 => "the only pod is not ready".to_owned(),
+        _ => format!("none of the {pods} pods is ready"),
     }
 }
 

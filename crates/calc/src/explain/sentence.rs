@@ -47,7 +47,7 @@ impl Explanation {
             (Summary::Failed(_), ..) => Reason::Failed,
             (Summary::ScalingDisabled, ..) => Reason::ScalingDisabled,
             (Summary::Paused(_), ..) => Reason::Paused,
-            // A past recommendation is above the limit, the proposal isn't.
+            // A past recommendation is above the limit, but the proposal isn't.
             (_, Some(_), Some(_)) if self.proposed_replicas == Some(self.desired_replicas) => {
                 Reason::Metrics
             }
@@ -91,13 +91,21 @@ impl Explanation {
     ///
     /// `hpa` is the autoscaler that was decided on.
     pub fn sentence(&self, hpa: &HorizontalPodAutoscaler) -> String {
-        one_line(&self.unescaped_sentence(hpa)).into_owned()
+        one_line(&self.sentence_with(hpa, &mut self.failures(hpa), None)).into_owned()
     }
 
-    fn unescaped_sentence(&self, hpa: &HorizontalPodAutoscaler) -> String {
+    /// The [`sentence`](Self::sentence), unescaped. `failures` describes the metrics that failed,
+    /// and is taken if the sentence begins with it. `time` replaces the maximum duration of the
+    /// stabilization.
+    pub(crate) fn sentence_with(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        failures: &mut Option<String>,
+        time: Option<&str>,
+    ) -> String {
         match &self.summary {
             Summary::Failed(error) => {
-                let failures = self.failures(hpa).filter(|_| self.winner.is_none());
+                let failures = failures.take_if(|_| self.winner.is_none());
                 return failures.unwrap_or_else(|| error.clone());
             }
             Summary::ScalingDisabled => {
@@ -111,20 +119,21 @@ impl Explanation {
         }
         let measurement = self.measurement(hpa).map(|measurement| measurement.to_string());
         // The winner may be the fallback of a metric that failed.
-        let Some(measured) = measurement.or_else(|| self.failures(hpa)) else {
+        let Some(measured) = measurement.or_else(|| failures.take()) else {
             return "no metric was read".to_owned();
         };
         let rebalanced = self.winning_metric().and_then(rebalanced_text);
-        let parts = [Some(measured), self.extra_pods_text(), rebalanced, self.limit(hpa)];
+        let limit = self.limit_with(hpa, time);
+        let parts = [Some(measured), self.extra_pods_text(), rebalanced, limit];
         let parts = parts.into_iter().flatten();
         let effects = self.main_effects().map(ToString::to_string);
         parts.chain(effects).collect::<Vec<_>>().join("; ")
     }
 
-    /// The numbers of matched pods and of the target's pods, if the ratio includes pods without a
-    /// usable sample or is multiplied, and more pods count than the target has. This explains why
-    /// the target scales up although the usage is below the target value, or doesn't although it is
-    /// above.
+    /// The numbers of matched pods and of the target's pods. They explain why the target scales up
+    /// although the usage is below the target value, or doesn't although it is above. `None` unless
+    /// more pods count than the target has, and the ratio is multiplied by their number or includes
+    /// pods without a usable sample.
     fn extra_pods_text(&self) -> Option<String> {
         let winner = self.winning_metric()?;
         let extra = self.extra_pods?;
@@ -150,17 +159,27 @@ impl Explanation {
     /// The metrics that failed, as a sentence. A cause that they share is printed once. `None` if
     /// no metric failed.
     pub fn failures(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
-        let mut by_cause: Vec<(&str, Vec<String>)> = Vec::new();
-        for (index, metric) in self.metrics.iter().enumerate().take(hpa.spec.metrics.len()) {
-            let Some(cause) = metric.error.as_deref() else { continue };
+        self.failures_by(hpa, "cannot be read", |index| self.metrics.get(index)?.error.clone())
+    }
+
+    /// Like [`failures`](Self::failures), with the causes that `cause_of` returns for the indices.
+    pub(crate) fn failures_by(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        verb: &str,
+        cause_of: impl Fn(usize) -> Option<String>,
+    ) -> Option<String> {
+        let mut by_cause: Vec<(String, Vec<String>)> = Vec::new();
+        for index in 0..self.metrics.len().min(hpa.spec.metrics.len()) {
+            let Some(cause) = cause_of(index) else { continue };
             let name = metric_name(&hpa.spec.metrics, index);
             match by_cause.iter_mut().find(|(other, _)| *other == cause) {
                 Some((_, names)) => names.push(name),
                 None => by_cause.push((cause, vec![name])),
             }
         }
-        let sentence = |(cause, names): &(&str, Vec<String>)| {
-            format!("{} cannot be read: {cause}", names.join(" and "))
+        let sentence = |(cause, names): &(String, Vec<String>)| {
+            format!("{} {verb}: {cause}", names.join(" and "))
         };
         let sentences: Vec<_> = by_cause.iter().map(sentence).collect();
         (!sentences.is_empty()).then(|| sentences.join("; "))
@@ -170,10 +189,16 @@ impl Explanation {
     /// proposes the current replicas. `None` if the replicas follow the metrics or are those of a
     /// fallback, if scaling is disabled, or if the reconcile failed.
     pub fn limit(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
+        self.limit_with(hpa, None)
+    }
+
+    fn limit_with(&self, hpa: &HorizontalPodAutoscaler, time: Option<&str>) -> Option<String> {
         let proposed = self.proposed_replicas.unwrap_or(self.desired_replicas);
         let stabilized = self.stabilized_replicas.unwrap_or(proposed);
         let desired = self.desired_replicas;
         let bounds = self.bounds.unwrap_or_else(|| Bounds::of_spec(&hpa.spec));
+        let stabilization = || self.stabilization_text(proposed, stabilized, time);
+        let maximum = format!("maxReplicas is {}", bounds.max_replicas);
         let limit = match self.reason() {
             // The effect of the fallback has its replicas.
             Reason::Metrics if desired == self.current_replicas => {
@@ -182,8 +207,7 @@ impl Explanation {
                 return Some(match self.limited_by {
                     // Without the bound, the past recommendation would raise the replicas.
                     Some(ConditionReason::TooManyReplicas) => {
-                        let stabilization = self.stabilization_text(proposed, stabilized);
-                        format!("{rule}; {stabilization}, maxReplicas is {}", bounds.max_replicas)
+                        format!("{rule}; {}, {maximum}", stabilization())
                     }
                     _ => rule,
                 });
@@ -200,54 +224,48 @@ impl Explanation {
             }
             Reason::MinReplicas if self.delays_zero() => "the last replica stays".to_owned(),
             Reason::MinReplicas => format!("minReplicas is {}", bounds.min_replicas),
-            Reason::MaxReplicas => format!("maxReplicas is {}", bounds.max_replicas),
+            Reason::MaxReplicas => maximum,
             Reason::Policy => {
                 let limit = self.limited_by.as_ref().or(self.lasting_limit.as_ref());
                 let policy = policy_text(&hpa.spec, limit, desired);
-                // Past the proposal, the stabilization doesn't make the policy stricter.
-                let is_before_proposal = (desired < stabilized) == (stabilized < proposed);
-                if self.limited_by.is_some() && stabilized != proposed && is_before_proposal {
-                    format!("{policy}, {}", self.stabilization_text(proposed, stabilized))
+                // Stabilization is a second limit if its result is between the proposal and the
+                // desired replicas.
+                let is_second_limit =
+                    stabilized != proposed && (desired < stabilized) == (stabilized < proposed);
+                if self.limited_by.is_some() && is_second_limit {
+                    format!("{policy}, {}", stabilization())
                 } else {
                     policy
                 }
             }
-            Reason::Stabilization => {
-                let stabilization = self.stabilization_text(proposed, stabilized);
-                match &self.limited_by {
-                    None => stabilization,
-                    Some(ConditionReason::TooManyReplicas) => {
-                        format!("{stabilization}, maxReplicas is {}", bounds.max_replicas)
-                    }
-                    limit => {
-                        let policy = policy_text(&hpa.spec, limit.as_ref(), desired);
-                        format!("{stabilization}, {policy}")
-                    }
+            Reason::Stabilization => match &self.limited_by {
+                None => stabilization(),
+                Some(ConditionReason::TooManyReplicas) => format!("{}, {maximum}", stabilization()),
+                limit => {
+                    let policy = policy_text(&hpa.spec, limit.as_ref(), desired);
+                    format!("{}, {policy}", stabilization())
                 }
-            }
+            },
         };
         // A negative value proposes a negative number, which has the effect of 0.
         let asks = if self.is_by_fallback() { "the fallback asks" } else { "metrics ask" };
         Some(format!("{limit}, {asks} for {}", proposed.max(0)))
     }
 
-    /// The effect of past recommendations, and for how long it may last.
-    fn stabilization_text(&self, proposed: i32, stabilized: i32) -> String {
+    /// The effect of past recommendations, and for how long it lasts (`time`) or may last.
+    fn stabilization_text(&self, proposed: i32, stabilized: i32, time: Option<&str>) -> String {
         let effect = match (stabilized > self.current_replicas, stabilized > proposed) {
             (false, _) => "holds",
             (true, false) => "allows",
             // Without `behavior`, a past recommendation can raise the replicas.
             (true, true) => "keeps a recommendation of",
         };
-        let window = self.stabilization_window_seconds;
-        let window = window.map(|window| format!(" {}", window_text(window)));
-        format!("stabilization {effect} {stabilized}{}", window.unwrap_or_default())
+        let time = self.stabilization_window_seconds.map(|window| match time {
+            Some(time) => format!(" {time}"),
+            None => format!(" for up to {}", minutes_and_seconds(f64::from(window))),
+        });
+        format!("stabilization {effect} {stabilized}{}", time.unwrap_or_default())
     }
-}
-
-/// The longest time for which a stabilization window of this length holds the replicas.
-pub(crate) fn window_text(seconds: u32) -> String {
-    format!("for up to {}", minutes_and_seconds(f64::from(seconds)))
 }
 
 /// The policy that limits the replicas to `desired`. `limited_by` is the reason of the condition
@@ -295,15 +313,14 @@ fn rebalanced_text(metric: &MetricExplanation) -> Option<String> {
 
 /// Explains why the metrics ask for the current replicas.
 fn rule_text(winner: &MetricExplanation, replicas: i32) -> String {
-    match winner.rule {
-        Some(Rule::WithinTolerance) => "within tolerance".to_owned(),
-        Some(Rule::DirectionReversed) => "this reverses the direction, so nothing changes".into(),
-        Some(Rule::SurgeIgnored) => {
-            "only surge pods would raise the replicas, so nothing changes".into()
-        }
+    let text = match winner.rule {
         // For example, the proposal was rounded up to the current replicas.
-        _ => format!("metrics ask for {replicas}"),
-    }
+        Some(Rule::Proportional) | None => return format!("metrics ask for {replicas}"),
+        Some(Rule::WithinTolerance) => "within tolerance",
+        Some(Rule::DirectionReversed) => "this reverses the direction, so nothing changes",
+        Some(Rule::SurgeIgnored) => "only surge pods would raise the replicas, so nothing changes",
+    };
+    text.to_owned()
 }
 
 #[cfg(test)]

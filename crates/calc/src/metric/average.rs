@@ -109,11 +109,11 @@ impl ResourceMetric<'_> {
             pod_samples(reading, context).map_err(EvaluateError::with_metric(|| {
                 format!("metrics for resource {}", self.name)
             }))?;
-        let (pods, readiness) = (context.pods(), &context.readiness);
-        let average = match target {
+        let (rules, pods, readiness) = (context.rules(), context.pods(), &context.readiness);
+        let (average, utilization_resource) = match target {
             TargetValue::Value(target) => {
                 let target = context.average_target(target, *resource == ResourceName::Cpu);
-                average_value_with_rules(&target, context.rules(), pods, &samples, readiness)?
+                (average_value_with_rules(&target, rules, pods, &samples, readiness)?, None)
             }
             TargetValue::Utilization(target) => {
                 let target = UtilizationTarget {
@@ -123,12 +123,9 @@ impl ResourceMetric<'_> {
                     container: self.container,
                     tolerances: context.tolerances,
                 };
-                utilization_with_rules(&target, context.rules(), pods, &samples, readiness)?
+                let average = utilization_with_rules(&target, rules, pods, &samples, readiness)?;
+                (average, Some(self.name))
             }
-        };
-        let utilization_resource = match target {
-            TargetValue::Utilization(_) => Some(self.name),
-            TargetValue::Value(_) => None,
         };
         let effects = effects::average_effects(&average, too_old, context, utilization_resource);
         Ok((average.proposal, effects))

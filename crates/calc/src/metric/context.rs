@@ -10,8 +10,8 @@ use crate::{
     explain::{SettingEffect, TargetValue},
     quantity::MilliValue,
     readings::{ReadError, Reading, Sample},
-    replicas::{AverageRules, AverageTarget, Proposal, ValueTarget, ignore_surge_pods_by_replica},
-    settings::{MetricSettings, ReadinessRules, Rollout, Settings, Tolerances},
+    replicas::{AverageRules, AverageTarget, Proposal},
+    settings::{MetricSettings, ReadinessRules, Settings, Tolerances},
 };
 
 /// The inputs of a metric's proposal, other than its spec and reading.
@@ -62,42 +62,6 @@ impl MetricContext<'_> {
     pub(super) fn average_target(&self, target: MilliValue, is_cpu: bool) -> AverageTarget {
         let current_replicas = self.scale.spec_replicas;
         AverageTarget { current_replicas, target, is_cpu, tolerances: self.tolerances }
-    }
-
-    /// The target of a metric with a `value`.
-    pub(super) fn value_target(&self, target: MilliValue) -> ValueTarget {
-        let replicas = self.scale.spec_replicas;
-        ValueTarget { replicas, target, tolerances: self.tolerances }
-    }
-
-    /// The target of an Object or External metric with an `averageValue`. The metric's value is
-    /// divided by the replicas. If the surge is ignored, these are `spec.replicas`: the value
-    /// measures the whole load, regardless of the number of pods.
-    pub(super) fn average_by_replica_target(
-        &self,
-        target: MilliValue,
-        rollout: Rollout,
-    ) -> ValueTarget {
-        let replicas = match rollout {
-            Rollout::CountSurge => self.scale.status_replicas,
-            Rollout::IgnoreSurge => self.scale.spec_replicas,
-        };
-        ValueTarget { replicas, target, tolerances: self.tolerances }
-    }
-
-    /// Applies the rule for rollouts to the proposal of an average by replica. With
-    /// [`Rollout::IgnoreSurge`], the surge pods don't raise the proposal above `spec.replicas`,
-    /// unless the load per pod is above the target plus its tolerance.
-    pub(super) fn apply_rollout(
-        &self,
-        proposal: Proposal,
-        target: &ValueTarget,
-        rollout: Rollout,
-    ) -> Proposal {
-        match rollout {
-            Rollout::CountSurge => proposal,
-            Rollout::IgnoreSurge => ignore_surge_pods_by_replica(proposal, target, self.pods()),
-        }
     }
 
     pub(super) fn rules(&self) -> AverageRules<'_> {

@@ -51,9 +51,14 @@ pub(crate) fn evaluate(
         Ok(_) => match source.evaluate(reading, context) {
             Ok(evaluated) => return Ok(evaluated),
             Err(error @ EvaluateError::Spec(_)) => (error, String::new()),
-            Err(error) => (error, source.read_prefix(false)),
+            Err(error) => (error, source.read_prefix()),
         },
-        Err(error) => (EvaluateError::Spec(error.clone()), source.read_prefix(true)),
+        // The reference parses only the selector of an External metric while it reads the metric.
+        Err(error) => {
+            let is_external = matches!(source, Source::External(_));
+            let prefix = if is_external { source.read_prefix() } else { String::new() };
+            (EvaluateError::Spec(error.clone()), prefix)
+        }
     };
     let (kind, root, cause) = (error.kind(), error.root(), error.to_string());
     let wrapped = format!("{}{prefix}{cause}", source.error_prefix());
@@ -78,12 +83,10 @@ impl Source<'_> {
         }
     }
 
-    /// The text after [`Source::error_prefix`] if the metric could not be read or computed. The
-    /// reference parses the selector of an External metric later than that of an Object metric. So
-    /// an error about the selector has this prefix only if the metric is External.
-    fn read_prefix(&self, is_selector_error: bool) -> String {
+    /// The text after [`Source::error_prefix`] if the metric could not be read or computed.
+    fn read_prefix(&self) -> String {
         match self {
-            Self::Object(source) if is_object_average(&source.target) && !is_selector_error => {
+            Self::Object(source) if is_object_average(&source.target) => {
                 format!("failed to get {} object metric: ", source.metric.name)
             }
             Self::External(source) if source.target.average_value.is_some() => {

@@ -8,12 +8,16 @@ use super::{
 };
 use crate::{
     api::{
-        ExternalMetricSource, MetricIdentifier, MetricTarget, MetricValueStatus, ObjectMetricSource,
+        ExternalMetricSource, MetricIdentifier, MetricTarget, MetricValueStatus,
+        ObjectMetricSource, Scale,
     },
     explain::{SettingEffect, TargetValue},
     quantity::{MilliValue, Quantity},
     readings::{ReadError, Reading},
-    replicas::{self, CalculationError, Proposal, ValueTarget, value_with_rollout},
+    replicas::{
+        self, CalculationError, Proposal, ValueTarget, ignore_surge_pods_by_replica,
+        value_with_rollout,
+    },
     selector,
     settings::Rollout,
 };
@@ -56,12 +60,16 @@ fn propose(
     total: MilliValue,
     average: Option<impl Fn(&ValueTarget) -> Proposal>,
 ) -> Result<(Proposal, Vec<SettingEffect>), CalculationError> {
-    let calculate = |rollout| match &average {
-        Some(average) => {
-            let target = context.average_by_replica_target(target, rollout);
-            Ok(context.apply_rollout(average(&target), &target, rollout))
+    let Scale { spec_replicas, status_replicas, .. } = *context.scale;
+    let target_for = |replicas| ValueTarget { replicas, target, tolerances: context.tolerances };
+    let calculate = |rollout| match (&average, rollout) {
+        (None, _) => value_with_rollout(&target_for(spec_replicas), rollout, total, context.pods()),
+        (Some(average), Rollout::CountSurge) => Ok(average(&target_for(status_replicas))),
+        // The value measures the whole load, regardless of the number of pods.
+        (Some(average), Rollout::IgnoreSurge) => {
+            let target = target_for(spec_replicas);
+            Ok(ignore_surge_pods_by_replica(average(&target), &target, context.pods()))
         }
-        None => value_with_rollout(&context.value_target(target), rollout, total, context.pods()),
     };
     let rollout = context.settings.rollout;
     let mut proposal = calculate(rollout)?;
@@ -71,7 +79,7 @@ fn propose(
         effects.extend(effects::surge_effect(&proposal, Some(with_surge)));
     }
     if let Some(activation) = context.metric_settings.activation
-        && context.scale.spec_replicas == 0
+        && spec_replicas == 0
         && proposal.replicas > 0
     {
         let value = proposal.total.unwrap_or(proposal.usage);

@@ -32,6 +32,16 @@ fn normalize(
         .normalize(proposed, history)
 }
 
+/// A spec without stabilization, and with the policy of two pods in both directions.
+fn spec_with_policies() -> Value {
+    let rules = json!({
+        "stabilizationWindowSeconds": 0,
+        "policies": [{ "type": "Pods", "value": 2, "periodSeconds": 15 }],
+    });
+    let behavior = json!({ "scaleUp": rules, "scaleDown": rules });
+    json!({ "minReplicas": 3, "maxReplicas": 20, "behavior": behavior })
+}
+
 fn outcome(normalized: &NormalizedReplicas) -> (i32, i32, Option<&str>, &str) {
     let stabilization = normalized.stabilization.as_ref().map(ConditionReason::as_str);
     (normalized.stabilized, normalized.replicas, stabilization, normalized.limit.as_str())
@@ -220,31 +230,16 @@ fn rate_and_bounds_limit_with_behavior(
     #[case] replicas: i32,
     #[case] reason: &str,
 ) {
-    let rules = json!({
-        "stabilizationWindowSeconds": 0,
-        "policies": [{ "type": "Pods", "value": 2, "periodSeconds": 15 }],
-    });
-    let behavior = json!({ "scaleUp": rules, "scaleDown": rules });
-    let spec = json!({ "minReplicas": 3, "maxReplicas": 20, "behavior": behavior });
-    let normalized = normalize(spec, Settings::default(), current, proposed, &mut recommended(&[]));
+    let (spec, mut history) = (spec_with_policies(), History::default());
+    let normalized = normalize(spec, Settings::default(), current, proposed, &mut history);
     assert_eq!(outcome(&normalized), (proposed, replicas, None, reason));
 }
 
 // An earlier scaling can exceed what the policies allow now. The policies don't reverse it.
 #[rstest]
-#[case::up(15, 10, "ScaleUpLimit")]
-#[case::down(5, 10, "ScaleDownLimit")]
-fn exceeded_policy_does_not_reverse_a_scaling(
-    #[case] proposed: i32,
-    #[case] replicas: i32,
-    #[case] reason: &str,
-) {
-    let rules = json!({
-        "stabilizationWindowSeconds": 0,
-        "policies": [{ "type": "Pods", "value": 2, "periodSeconds": 15 }],
-    });
-    let behavior = json!({ "scaleUp": rules, "scaleDown": rules });
-    let spec = json!({ "minReplicas": 3, "maxReplicas": 20, "behavior": behavior });
+#[case::up(15, "ScaleUpLimit")]
+#[case::down(5, "ScaleDownLimit")]
+fn exceeded_policy_does_not_reverse_a_scaling(#[case] proposed: i32, #[case] reason: &str) {
     let event = vec![crate::history::ScaleEvent { change: 5, at: at(1), outdated: false }];
     let mut history = History::default();
     if proposed > 10 {
@@ -252,6 +247,7 @@ fn exceeded_policy_does_not_reverse_a_scaling(
     } else {
         history.scale_downs = event;
     }
+    let spec = spec_with_policies();
     let normalized = normalize(spec, Settings::default(), 10, proposed, &mut history);
-    assert_eq!(outcome(&normalized), (proposed, replicas, None, reason));
+    assert_eq!(outcome(&normalized), (proposed, 10, None, reason));
 }

@@ -28,9 +28,11 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use self::Number::{Large, Scaled};
 pub use milli::MilliValue;
 use number::{LargeDecimal, ScaledInteger};
 use parse::ParsedQuantity;
+pub(crate) use parse::split_digits;
 
 /// The decimal exponent of a milli-unit.
 const MILLI: i32 = -3;
@@ -100,6 +102,12 @@ enum Repr {
     Large(Box<LargeDecimal>),
 }
 
+/// The number without its printed form.
+enum Number<'a> {
+    Scaled(ScaledInteger),
+    Large(&'a LargeDecimal),
+}
+
 impl Quantity {
     /// A quantity that prints like Go's `resource.NewMilliQuantity(value, format)`: whole values
     /// below 1000 without a suffix, others with the largest suffix that loses nothing. `BinarySI`
@@ -122,9 +130,9 @@ impl Quantity {
 
     /// The value in nano-units. It is exact, but limited to 128 bits.
     pub fn nano_value(&self) -> i128 {
-        match self.scaled_or_large() {
-            Ok(scaled) => scaled.nanos(),
-            Err(large) => large.nanos(),
+        match self.number() {
+            Scaled(scaled) => scaled.nanos(),
+            Large(large) => large.nanos(),
         }
     }
 
@@ -132,17 +140,17 @@ impl Quantity {
     /// the digits and a power of ten, so it can differ from the nearest float by an ulp
     /// (`AsApproximateFloat64` in the API's Go library).
     pub fn as_f64(&self) -> f64 {
-        match self.scaled_or_large() {
-            Ok(scaled) => scaled.as_f64(),
-            Err(large) => large.as_f64(),
+        match self.number() {
+            Scaled(scaled) => scaled.as_f64(),
+            Large(large) => large.as_f64(),
         }
     }
 
     /// The sign of the value: -1, 0 or 1.
     pub fn signum(&self) -> i32 {
-        match self.scaled_or_large() {
-            Ok(scaled) => scaled.signum(),
-            Err(large) => large.signum(),
+        match self.number() {
+            Scaled(scaled) => scaled.signum(),
+            Large(large) => large.signum(),
         }
     }
 
@@ -153,42 +161,43 @@ impl Quantity {
 
     /// The format in which the quantity is printed.
     pub fn format(&self) -> Format {
-        match self.scaled_or_large() {
-            Ok(scaled) => scaled.format,
-            Err(large) => large.format,
+        match self.number() {
+            Scaled(scaled) => scaled.format,
+            Large(large) => large.format,
         }
     }
 
-    /// The number: `Ok` if it is a [`ScaledInteger`], `Err` if it is a [`LargeDecimal`].
-    fn scaled_or_large(&self) -> Result<ScaledInteger, &LargeDecimal> {
+    fn number(&self) -> Number<'_> {
         match &self.0 {
-            Repr::Scaled(scaled) => Ok(*scaled),
-            Repr::Verbatim(verbatim) => Ok(verbatim.0),
-            Repr::Large(large) => Err(large),
+            Repr::Scaled(scaled) => Scaled(*scaled),
+            Repr::Verbatim(verbatim) => Scaled(verbatim.0),
+            Repr::Large(large) => Large(large),
         }
     }
 
     fn rounded_to(&self, scale: i32) -> i64 {
-        match self.scaled_or_large() {
-            Ok(scaled) => scaled.rounded_to(scale),
-            Err(large) => large.rounded_to(scale),
+        match self.number() {
+            Scaled(scaled) => scaled.rounded_to(scale),
+            Large(large) => large.rounded_to(scale),
         }
     }
 }
 
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
-        match (self.scaled_or_large(), other.scaled_or_large()) {
-            (Ok(one), Ok(two)) if one.scale == two.scale => one.value == two.value,
-            (Ok(one), Ok(two)) if one.value == 0 || two.value == 0 => one.value == two.value,
-            (Ok(one), Ok(two)) => {
+        match (self.number(), other.number()) {
+            (Scaled(one), Scaled(two)) if one.scale == two.scale => one.value == two.value,
+            (Scaled(one), Scaled(two)) if one.value == 0 || two.value == 0 => {
+                one.value == two.value
+            }
+            (Scaled(one), Scaled(two)) => {
                 one.signum() == two.signum() && one.normalized() == two.normalized()
             }
-            (Err(one), Err(two)) => {
+            (Large(one), Large(two)) => {
                 (one.negative, one.exponent, &one.digits)
                     == (two.negative, two.exponent, &two.digits)
             }
-            (Ok(scaled), Err(large)) | (Err(large), Ok(scaled)) => {
+            (Scaled(scaled), Large(large)) | (Large(large), Scaled(scaled)) => {
                 let (digits, exponent) = scaled.normalized();
                 scaled.signum() == large.signum()
                     && exponent == large.exponent
@@ -253,6 +262,11 @@ impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserialize_result(deserializer)?.map_err(de::Error::custom)
     }
+}
+
+/// Limits a sum to the range of `i64` (kubernetes#142192).
+pub(crate) fn saturate(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// Deserializes like [`Quantity`]. If a text is not a quantity, the inner result is an error, which

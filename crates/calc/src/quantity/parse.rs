@@ -35,7 +35,8 @@ struct SplitText<'a> {
     has_plain_digits: bool,
 }
 
-fn split_digits(text: &str) -> (&str, &str) {
+/// Splits a text after its leading digits.
+pub(crate) fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
@@ -92,8 +93,7 @@ fn parse_suffix(suffix: &str) -> Option<(i32, Format)> {
         "Ei" => (60, Format::BinarySI),
         _ => {
             let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            // The API parses 64 bits and uses the lower 32.
-            #[allow(clippy::cast_possible_truncation)]
+            #[allow(clippy::cast_possible_truncation, reason = "the API uses the lower 32 bits")]
             (exponent as i32, Format::DecimalExponent)
         }
     })
@@ -156,9 +156,8 @@ fn trailing_zeros(digits: &str) -> usize {
 }
 
 /// The number of digits of the fraction, at most [`MAX_TEXT_LEN`].
-#[allow(clippy::cast_possible_wrap, clippy::cast_possible_truncation)]
 fn places(split: &SplitText<'_>) -> i32 {
-    split.fraction.len() as i32
+    i32::try_from(split.fraction.len()).unwrap_or(i32::MAX)
 }
 
 fn signed(negative: bool, magnitude: u64) -> Option<i64> {
@@ -200,6 +199,7 @@ fn fast_binary(split: &SplitText<'_>, exponent: i32) -> Option<ParsedQuantity> {
     }
     let digits = value_of(integer.bytes());
     let value = signed(negative, digits.checked_mul(1 << exponent)?)?;
+    // As in the API: only a multiple of 1024, and therefore of 8, can have a larger suffix.
     let keeps_text = digits % 8 != 0;
     let scaled = ScaledInteger { value, scale: 0, format: Format::BinarySI };
     Some(ParsedQuantity::Scaled { scaled, verbatim: keeps_text && !has_plain_digits })

@@ -1,13 +1,13 @@
 use super::{
     AverageRules, CalculationError, Load, PodAverage, Proposal, RuleChanges,
     aggregate::value_at_rank,
-    proportional, rebalanced, saturate,
+    proportional, rebalanced,
     surge::{ignore_surge_pods, included_pods},
 };
 use crate::{
     api::Pod,
     pods::{PodClass, PodCounts, classify},
-    quantity::MilliValue,
+    quantity::{MilliValue, saturate},
     readings::PodSamples,
     settings::{Aggregate, ReadinessRules, Rollout, Tolerances},
 };
@@ -84,8 +84,7 @@ pub(crate) fn average_value_with_rules<'a>(
     let propose = |rollout| propose(target, counts, counted, total, rollout);
     let proposal = propose(rules.rollout);
     let ignores_surge = rules.rollout == Rollout::IgnoreSurge;
-    let with_surge = ignores_surge.then(|| propose(Rollout::CountSurge));
-    changes.set_surge(&proposal, with_surge.as_ref());
+    changes.replicas_with_surge = ignores_surge.then(|| propose(Rollout::CountSurge).replicas);
     Ok(PodAverage { proposal, changes })
 }
 

@@ -139,10 +139,9 @@ impl Load {
         current_replicas: i32,
         rollout: Rollout,
     ) -> Self {
-        let replicas = usize::try_from(current_replicas).unwrap_or(0);
         let counted = match rollout {
             Rollout::CountSurge => pods,
-            Rollout::IgnoreSurge => pods.min(replicas),
+            Rollout::IgnoreSurge => pods.min(pod_count(current_replicas)),
         };
         Self::new(per_replica, ratio * counted as f64)
     }
@@ -219,9 +218,9 @@ pub(crate) fn ceil_to_replicas(replicas: f64) -> i32 {
     replicas.ceil() as i32
 }
 
-/// Limits a sum to the range of `i64` (kubernetes#142192).
-pub(crate) fn saturate(sum: i128) -> i64 {
-    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
+/// The number of pods of this many replicas. Negative replicas have no pods.
+pub(crate) fn pod_count(replicas: i32) -> usize {
+    usize::try_from(replicas).unwrap_or(0)
 }
 
 /// The replicas if neither unready nor missing pods are included.

@@ -1,4 +1,4 @@
-use super::{CalculationError, Load, Proposal, Rule, ceil_to_replicas};
+use super::{CalculationError, Load, Proposal, Rule, ceil_to_replicas, pod_count};
 use crate::{
     api::Pod,
     pods::PodCounts,
@@ -41,7 +41,7 @@ pub(crate) fn value_with_rollout<'a>(
     let ratio = usage.as_milli() as f64 / target.target.as_milli() as f64;
     let counted = |pods: PodCounts| match rollout {
         Rollout::CountSurge => pods.ready,
-        Rollout::IgnoreSurge => pods.ready.min(usize::try_from(target.replicas).unwrap_or(0)),
+        Rollout::IgnoreSurge => pods.ready.min(pod_count(target.replicas)),
     };
     let proposal = |replicas, rule, pods: Option<PodCounts>| {
         let counted_pods = pods.map(counted);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CalculationError, Proposal};
+use super::{CalculationError, Proposal, pod_count};
 use crate::{
     api::Pod,
     pods::PodClass,
@@ -39,8 +39,8 @@ pub(crate) struct RuleChanges {
     pub(crate) aggregate_to_mean: Option<f64>,
     /// The number of pods from whose values the aggregate was selected.
     pub(crate) aggregated_pod_count: usize,
-    /// The replicas that would be proposed if the surge pods of a rollout counted. `None` if these
-    /// are the proposed replicas.
+    /// The replicas that would be proposed if the surge pods of a rollout counted. `None` if they
+    /// count.
     pub(crate) replicas_with_surge: Option<i32>,
 }
 
@@ -49,12 +49,6 @@ impl RuleChanges {
     pub(super) fn set_aggregate(&mut self, pod_count: usize, value: f64, mean: f64) {
         self.aggregated_pod_count = pod_count;
         self.aggregate_to_mean = (value.total_cmp(&mean).is_ne()).then_some(value / mean);
-    }
-
-    /// `with_surge` is the proposal in which the surge pods of a rollout count.
-    pub(super) fn set_surge(&mut self, proposal: &Proposal, with_surge: Option<&Proposal>) {
-        let with_surge = with_surge.map(|with_surge| with_surge.replicas);
-        self.replicas_with_surge = with_surge.filter(|replicas| *replicas != proposal.replicas);
     }
 }
 
@@ -91,15 +85,14 @@ impl SkippedPods {
     pub(super) fn count_with_skipped(
         &self,
         counted: usize,
-        ratio: f64,
+        is_scale_down: bool,
         current_replicas: i32,
     ) -> usize {
         if self.count == 0 {
             return counted;
         }
         // For a scale-up, a pod without a sample has no usage.
-        let skipped = if ratio < 1.0 { self.ready + self.missing } else { self.ready };
-        let replicas = usize::try_from(current_replicas).unwrap_or(0);
-        counted.max((counted + skipped).min(replicas))
+        let skipped = if is_scale_down { self.ready + self.missing } else { self.ready };
+        counted.max((counted + skipped).min(pod_count(current_replicas)))
     }
 }

@@ -11,7 +11,7 @@
 //! - For a scale-up, unready and missing pods in excess of `spec.replicas` don't count. Otherwise,
 //!   they would hide that the other pods are above the target.
 
-use super::{Proposal, Rule, ValueTarget};
+use super::{Proposal, Rule, ValueTarget, pod_count};
 use crate::{
     api::Pod,
     pods::PodCounts,
@@ -33,7 +33,7 @@ pub(super) fn included_pods(
         Rollout::CountSurge => (counts.unready, counts.missing),
         Rollout::IgnoreSurge => {
             let pods = counts.ready + counts.unready + counts.missing;
-            let surge = pods.saturating_sub(usize::try_from(current_replicas).unwrap_or(0));
+            let surge = pods.saturating_sub(pod_count(current_replicas));
             let unready = counts.unready.saturating_sub(surge);
             let missing = counts.missing.saturating_sub(surge - (counts.unready - unready));
             (unready, missing)
@@ -50,12 +50,13 @@ pub(super) fn ignore_surge_pods(
     tolerances: Tolerances,
     rollout: Rollout,
 ) -> Proposal {
-    if rollout == Rollout::CountSurge || current_replicas <= 0 {
+    let (Rollout::IgnoreSurge, Some(counted), 1..) =
+        (rollout, proposal.counted_pods, current_replicas)
+    else {
         return proposal;
-    }
+    };
     let ratio = proposal.rebalanced_ratio.unwrap_or(proposal.ratio);
-    let counted = proposal.counted_pods.unwrap_or(0) as f64;
-    let rule = if tolerances.contain(ratio * counted / f64::from(current_replicas)) {
+    let rule = if tolerances.contain(ratio * counted as f64 / f64::from(current_replicas)) {
         Rule::WithinTolerance
     } else if ratio <= 1.0 && proposal.replicas > current_replicas {
         Rule::SurgeIgnored

@@ -3,13 +3,13 @@ use super::{
     aggregate::value_at_rank,
     amount::request_or_limit,
     average::average,
-    proportional, rebalanced, saturate,
+    proportional, rebalanced,
     surge::{ignore_surge_pods, included_pods},
 };
 use crate::{
     api::{Pod, ResourceName},
     pods::{PodClass, PodCounts, classify},
-    quantity::MilliValue,
+    quantity::{MilliValue, saturate},
     readings::PodSamples,
     settings::{Aggregate, MetricSettings, ReadinessRules, RequestsSource, Rollout, Tolerances},
 };
@@ -92,11 +92,11 @@ pub(crate) fn utilization_with_rules<'a>(
     }
     totals.apply_aggregate(rules.settings.aggregate)?;
     let proposal = propose(target, &totals, counted, rules.rollout)?;
-    let with_surge = || propose(target, &totals, counted, Rollout::CountSurge);
-    let with_surge = (rules.rollout == Rollout::IgnoreSurge).then(with_surge).transpose()?;
-    let mut changes = totals.changes;
-    changes.set_surge(&proposal, with_surge.as_ref());
-    Ok(PodAverage { proposal, changes })
+    if rules.rollout == Rollout::IgnoreSurge {
+        let with_surge = propose(target, &totals, counted, Rollout::CountSurge)?;
+        totals.changes.replicas_with_surge = Some(with_surge.replicas);
+    }
+    Ok(PodAverage { proposal, changes: totals.changes })
 }
 
 fn totals<'a>(
@@ -218,9 +218,8 @@ impl Totals {
         let request = self.ready.requests as f64 / factor / self.counts.ready.max(1) as f64;
         let per_replica = request * f64::from(target.target) / 100.0;
         let current = target.current_replicas;
-        let skipped = &self.changes.skipped;
-        // With a ratio above 1, skipped pods without a sample have no load.
-        let pods = skipped.count_with_skipped(self.counts.ready, f64::INFINITY, current);
+        // As for a scale-up, skipped pods without a sample have no load.
+        let pods = self.changes.skipped.count_with_skipped(self.counts.ready, false, current);
         Load::of_pods(per_replica, ratio, pods, current, rollout)
     }
 }
@@ -235,7 +234,7 @@ fn propose(
     let (counts, current, tolerances) = (totals.counts, target.current_replicas, target.tolerances);
     let (unready, missing) = included_pods(counts, ratio, current, rollout);
     let skipped = &totals.changes.skipped;
-    let with_skipped = |counted| skipped.count_with_skipped(counted, ratio, current);
+    let with_skipped = |counted| skipped.count_with_skipped(counted, ratio < 1.0, current);
     let (replicas, rule, rebalanced_ratio) = if unready == 0 && missing == 0 {
         counted = with_skipped(counts.ready);
         let (replicas, rule) = proportional(current, ratio, counted, tolerances);

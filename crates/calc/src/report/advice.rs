@@ -3,28 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    doubt::Context,
     error_texts::{ALSO_NOT_BY_API, is_api_missing},
     failed_write,
-    failure::{
-        about_age, about_failure, about_negative_value, about_unread, is_starting, negative_value,
-    },
+    failure::{about_age, about_failure, about_negative_value, about_unread, negative_value},
     headline,
     inputs::Inputs,
-    metrics::MetricReport,
+    limits::history_limits,
+    metrics::{MetricReport, PodReport},
     phrases::{SettingOrigin, names, namespace},
     reported::ReportedMetrics,
-    reported_cause,
-    reported_failure::ReportedFailure,
-    shared_target,
+    reported_cause, shared_target,
     source_failure::rules_explain_command,
     target_pods::{
         about_absent_pods, about_surge_pods, about_unready_pods, lacks_existing_pods,
         long_pending_count, pods_with_advice,
     },
-    warning::{Warning, warnings},
+    warning::{Warning, setting_warnings},
 };
 use crate::{
-    api::{Condition, ConditionType, MetricSourceType, PolicySelect},
+    api::{Condition, ConditionType, HorizontalPodAutoscaler, MetricSourceType, PolicySelect},
     behavior::EffectiveBehavior,
     decision::Decision,
     explain::{MetricExplanation, Reason, counted},
@@ -32,7 +30,7 @@ use crate::{
     pause::Pause,
     plan::{PlanKind, ScaleReadError, SelectorRejection},
     pods::PodClass,
-    replicas::Rule,
+    replicas::{Rule, pod_count},
     shell::quote,
 };
 
@@ -40,7 +38,8 @@ use crate::{
 /// read from files.
 pub const FILES_LACK_OWNERS: &str = "the files don't have the owners";
 
-/// The types of external metrics that collectors read.
+/// The types of external metrics that collectors read, as in the registry of `hpa-collectors`,
+/// which depends on this crate. A test of `hpa explain` compares the two.
 const COLLECTOR_TYPES: [&str; 11] = [
     "flux-query",
     "http",
@@ -56,22 +55,20 @@ const COLLECTOR_TYPES: [&str; 11] = [
 ];
 
 pub(super) fn advise(
-    inputs: &Inputs,
-    decision: &Decision<'_>,
+    context: &Context<'_>,
     metrics: &[MetricReport],
     advice_of_caller: &BTreeMap<usize, String>,
     limit_advice: Option<&String>,
 ) -> Vec<String> {
+    let Context { inputs, decision, reported, failure, .. } = context;
     let mut advice = Vec::new();
-    let reported_failure = ReportedFailure::new(inputs, decision);
-    advice.extend(reported_failure.map(|failure| failure.advice(inputs, metrics)));
+    advice.extend(failure.as_ref().map(|failure| failure.advice(inputs, metrics)));
     // In a dry run, another controller stores the status.
     advice.extend(failed_write::advice(&inputs.hpa).filter(|_| !inputs.settings.dry_run));
     advice.extend(about_plan(inputs));
-    let reported = ReportedMetrics::new(inputs, decision);
     for metric in metrics {
         let known = advice_of_caller.get(&metric.index);
-        advice.extend(about_metric(inputs, &reported, metric, known));
+        advice.extend(about_metric(inputs, reported, metric, known));
     }
     let has_failed = metrics.iter().any(|metric| {
         let MetricExplanation { failure, proposed_replicas, .. } = &metric.explanation;
@@ -86,9 +83,12 @@ pub(super) fn advise(
     advice.extend(metrics.iter().filter_map(|metric| about_age(inputs, metric)));
     advice.extend(about_absent_pods(inputs, decision));
     advice.extend(about_unready_pods(inputs, decision));
-    advice.extend(about_pods(inputs, decision, metrics));
-    let warnings = warnings(&inputs.hpa, &inputs.settings).into_iter();
-    advice.extend(warnings.map(|(warning, text)| about_warning(warning, &text)));
+    advice.extend(about_uncounted_pods(inputs, decision, metrics));
+    advice.extend(about_unselected_samples(metrics));
+    advice.extend(about_surge_pods(inputs, metrics));
+    advice.extend(about_extra_pods(inputs, metrics));
+    let warnings = setting_warnings(&inputs.hpa, &inputs.settings).into_iter();
+    advice.extend(warnings.map(|(warning, text)| about_warning(warning, &text, &inputs.hpa)));
     advice.extend(about_pause(inputs));
     // A decision that fails writes no scale, with or without the dry run.
     if inputs.settings.dry_run && decision.explanation().reason() != Reason::Failed {
@@ -166,14 +166,20 @@ fn about_pause(inputs: &Inputs) -> Option<String> {
 }
 
 /// Advice if another client changes the replicas after each scaling.
-pub(super) fn about_overwritten(text: &str) -> String {
+pub(super) fn about_overwritten(text: &str, hpa: &HorizontalPodAutoscaler) -> String {
+    let target = &hpa.spec.scale_target_ref;
     format!(
         "Find the client. If it is a deployment tool, remove replicas from its manifest of the \
-         target; if it is another autoscaler, keep only one of the two: {text}."
+         target; if it is another autoscaler, keep only one of the two: {text}. The managedFields \
+         of the target name the clients that wrote it, with times, and the API server's audit log \
+         has their users: kubectl get {} {} --show-managed-fields -o yaml --namespace {}",
+        quote(&target.kind),
+        quote(&target.name),
+        namespace(hpa)
     )
 }
 
-fn about_warning(warning: Warning, text: &str) -> String {
+fn about_warning(warning: Warning, text: &str, hpa: &HorizontalPodAutoscaler) -> String {
     match warning {
         Warning::InvalidSettings => format!("Correct the {text}."),
         Warning::PauseIgnored => format!(
@@ -188,7 +194,7 @@ fn about_warning(warning: Warning, text: &str) -> String {
             format!("Remove the settings, unless hpa run is to handle the autoscaler: {text}.")
         }
         Warning::ExtraPods => format!("Check the labels: {text}."),
-        Warning::ReplicasOverwritten => about_overwritten(text),
+        Warning::ReplicasOverwritten => about_overwritten(text, hpa),
         Warning::SharedTarget => {
             format!("Merge the autoscalers into one with several metrics: {text}.")
         }
@@ -309,77 +315,89 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
     })
 }
 
-/// Advice about pods that distort the decision.
-fn about_pods(inputs: &Inputs, decision: &Decision<'_>, metrics: &[MetricReport]) -> Vec<String> {
-    let mut advice = Vec::new();
-    let (mut not_counted, mut unselected) = (BTreeSet::new(), BTreeSet::new());
-    let (mut is_held_back, mut has_unready, mut without_value) = (false, false, None);
+/// Advice about pods without a sample that counts, if a ratio includes them.
+fn about_uncounted_pods(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+    metrics: &[MetricReport],
+) -> Option<String> {
     let with_advice = pods_with_advice(inputs, decision);
-    for metric in metrics {
-        let is_reversed = metric.explanation.rule == Some(Rule::DirectionReversed);
-        let is_rebalanced = metric.explanation.rebalanced_ratio.is_some();
-        let pods = metric.pod_list.iter().filter(|pod| {
-            (is_reversed || is_rebalanced)
-                && matches!(pod.class, PodClass::Unready | PodClass::Missing)
-        });
-        let pods = pods.filter(|pod| !with_advice.contains(&*pod.name));
-        let pods: Vec<_> = pods.filter(|pod| !is_starting(inputs, &pod.name)).collect();
-        is_held_back |= !pods.is_empty() && metric.explanation.is_beyond_tolerance();
-        has_unready |= pods.iter().any(|pod| pod.class == PodClass::Unready || pod.is_unready);
-        if metric.source_type == MetricSourceType::Pods {
-            let missing = pods.iter().find(|pod| pod.class == PodClass::Missing);
-            without_value = without_value.or(missing.map(|pod| (metric.index, pod.name.as_str())));
-        }
-        not_counted.extend(pods.iter().map(|pod| pod.name.as_str()));
-        let counted = metric.unselected_samples.iter().filter(|samples| samples.are_counted);
-        unselected.extend(counted.flat_map(|samples| &samples.pods).map(String::as_str));
+    let is_uncounted = |pod: &&PodReport| {
+        matches!(pod.class, PodClass::Unready | PodClass::Missing)
+            && !pod.is_starting
+            && !with_advice.contains(&*pod.name)
+    };
+    let includes_uncounted = |metric: &&MetricReport| {
+        let explanation = &metric.explanation;
+        explanation.rule == Some(Rule::DirectionReversed) || explanation.rebalanced_ratio.is_some()
+    };
+    let metrics = metrics.iter().filter(includes_uncounted);
+    let pods = metrics.flat_map(|metric| {
+        metric.pod_list.iter().filter(is_uncounted).map(move |pod| (metric, pod))
+    });
+    let pods: Vec<(&MetricReport, &PodReport)> = pods.collect();
+    if pods.is_empty() {
+        return None;
     }
-    if !not_counted.is_empty() {
-        let effect = if is_held_back { " hold the decision back" } else { "" };
-        let problem = if has_unready { "are not ready or have no value" } else { "have no value" };
-        let command = without_value.map(|(index, pod)| {
-            let command = rules_explain_command(&inputs.hpa, index, Some(pod));
-            format!(" If a rule has the metric: {command}")
-        });
-        advice.push(format!(
-            "Pods without a sample that counts{effect}: {}. Check why they {problem}.{}",
-            names(not_counted),
-            command.unwrap_or_default()
-        ));
-    }
-    if !unselected.is_empty() {
-        advice.push(format!(
+    let is_held_back = pods.iter().any(|(metric, _)| metric.explanation.is_beyond_tolerance());
+    let has_unready = pods.iter().any(|(_, pod)| pod.class == PodClass::Unready || pod.is_unready);
+    let effect = if is_held_back { " hold the decision back" } else { "" };
+    let problem = if has_unready { "are not ready or have no value" } else { "have no value" };
+    let without_value = pods.iter().find(|(metric, pod)| {
+        metric.source_type == MetricSourceType::Pods && pod.class == PodClass::Missing
+    });
+    let command = without_value.map(|(metric, pod)| {
+        let command = rules_explain_command(&inputs.hpa, metric.index, Some(pod.name.as_str()));
+        format!(" If a rule has the metric: {command}")
+    });
+    let pod_names: BTreeSet<_> = pods.iter().map(|(_, pod)| pod.name.as_str()).collect();
+    Some(format!(
+        "Pods without a sample that counts{effect}: {}. Check why they {problem}.{}",
+        names(pod_names),
+        command.unwrap_or_default()
+    ))
+}
+
+/// Advice about samples that count, although their pods are not among the target's.
+fn about_unselected_samples(metrics: &[MetricReport]) -> Option<String> {
+    let samples = metrics.iter().filter_map(|metric| metric.unselected_samples.as_ref());
+    let counted = samples.filter(|samples| samples.are_counted);
+    let pods: BTreeSet<&String> = counted.flat_map(|samples| &samples.pods).collect();
+    (!pods.is_empty()).then(|| {
+        format!(
             "The metrics API returns samples of pods that are not among the target's: {}. They \
              count in the average.",
-            names(unselected)
-        ));
-    }
-    let Ok(scale) = &inputs.scale else { return advice };
-    advice.extend(about_surge_pods(inputs, metrics));
-    let active = metrics
-        .iter()
-        .map(|metric| metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ignored).count());
-    let active_count = active.max().unwrap_or(0);
+            names(pods)
+        )
+    })
+}
+
+/// Advice if more pods count than the target has.
+fn about_extra_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Option<String> {
+    let scale = inputs.scale.as_ref().ok()?;
+    let active_count = |metric: &MetricReport| {
+        metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ignored).count()
+    };
+    let active_count = metrics.iter().map(active_count).max()?;
     let expected = scale.status_replicas.max(scale.spec_replicas);
-    if active_count > usize::try_from(expected).unwrap_or(0) {
-        advice.push(format!(
+    (active_count > pod_count(expected)).then(|| {
+        format!(
             "The selector matches {}, but the target has {expected}: pods of other workloads, such \
              as Jobs or canaries, count too. Give the target labels of its own.",
             counted(active_count, "pod")
-        ));
-    }
-    advice
+        )
+    })
 }
 
 /// Advice about the limit that decides. `None` if the controller reported a failure that doesn't
 /// occur here: it can't make this decision.
 pub(super) fn about_limits(
-    inputs: &Inputs,
-    decision: &Decision<'_>,
+    context: &Context<'_>,
     metrics: &[MetricReport],
     advice_of_caller: &BTreeMap<usize, String>,
 ) -> Option<String> {
-    if ReportedFailure::new(inputs, decision).is_some() {
+    let &Context { inputs, decision, .. } = context;
+    if context.failure.is_some() {
         return None;
     }
     let explanation = decision.explanation();
@@ -399,7 +417,8 @@ pub(super) fn about_limits(
             if has_wrong_value
                 || lacks_existing_pods(inputs)
                 || long_pending_count(inputs) > 0
-                || explanation.unschedulable_pods.is_some() =>
+                || explanation.unschedulable_pods.is_some()
+                || explanation.unready_pods.is_some() =>
         {
             None
         }
@@ -447,10 +466,8 @@ fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     if inputs.history.is_some() || decision.scale_to().is_none() {
         return None;
     }
-    let is_limit = |condition: &&Condition| {
-        let mut directions = [Direction::Up, Direction::Down].into_iter();
-        directions.any(|one| headline::history_limits(one).contains(&condition.reason))
-    };
+    let of_history = [Direction::Up, Direction::Down].map(history_limits).concat();
+    let is_limit = |condition: &&Condition| of_history.contains(&condition.reason);
     let limits = [&ConditionType::AbleToScale, &ConditionType::ScalingLimited];
     let limits = limits.into_iter().filter_map(|one| status.condition(one)).filter(is_limit);
     let limits = limits.map(|condition| format!("{} ({})", condition.reason, condition.message));

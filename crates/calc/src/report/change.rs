@@ -16,8 +16,8 @@ use crate::{
     time::after,
 };
 
-/// The number of metrics for which changes are searched. The search decides about a hundred times
-/// for each of them.
+/// The maximum number of metrics for which changes are searched. The search decides about a hundred
+/// times for each of them.
 const MAX_CHANGED_METRICS: usize = 10;
 
 /// A change of one input, and the resulting replicas.
@@ -136,7 +136,7 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
     let limit = explanation.desired_replicas;
     // If only a past recommendation is beyond a bound, the metrics don't ask for another one.
-    let bound = |to| match explanation.limited_by {
+    let move_bound = |to| match explanation.limited_by {
         Some(ConditionReason::TooManyReplicas) if proposed > limit => {
             Some(Trigger::MaxReplicas { to })
         }
@@ -147,11 +147,12 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
         _ => None,
     };
     // Policies may permit less than the new bound. Report the bound that is as far as they permit.
-    let permitted = bound(stabilized).map(|trigger| trigger.apply(inputs).resulting_replicas());
-    let bound = permitted.and_then(bound).map(|trigger| trigger.into_change(inputs));
+    let permitted =
+        move_bound(stabilized).map(|trigger| trigger.apply(inputs).resulting_replicas());
+    let bound_change = permitted.and_then(move_bound).map(|trigger| trigger.into_change(inputs));
     // Another limit may lead to the same replicas.
-    let bound = bound.filter(|change| change.replicas != decided_replicas);
-    let mut changes: Vec<_> = unpause.into_iter().chain(bound).collect();
+    let bound_change = bound_change.filter(|change| change.replicas != decided_replicas);
+    let mut changes: Vec<_> = unpause.into_iter().chain(bound_change).collect();
     if decision.scale_to().is_none() {
         changes.extend(find_time_change(inputs, decided_replicas));
     }

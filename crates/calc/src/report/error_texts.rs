@@ -1,5 +1,5 @@
-//! Texts in the errors of metrics. Reports detect the cause of a failure by them. The crates that
-//! compose these errors use the same constants.
+//! Texts in the errors of metrics and of writes of the scale. Reports detect the cause of a failure
+//! by them. The crates that compose these errors use the same constants.
 
 /// The error of an API server that doesn't reach the server of an API.
 pub const API_UNAVAILABLE: &str = "the server is currently unable to handle the request";
@@ -50,12 +50,18 @@ pub const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 /// Part of the errors of requests without a complete response in time. The time limit follows.
 pub const NO_RESPONSE_WITHIN: &str = "no response within ";
 
+/// The end of the error of a write of the scale that was not sent, because other writes hang.
+pub const WRITES_WAIT: &str = " writes of scales in the namespace wait for responses";
+
+/// Part of the error if Prometheus doesn't respond in time. The server follows.
+pub const NO_RESPONSE_FROM: &str = "no response from ";
+
 /// Part of the error if a response of Prometheus isn't complete in time. The time limit follows.
 pub const TOOK_LONGER_THAN: &str = " took longer than ";
 
 /// Whether Prometheus didn't respond in time.
 pub(super) fn is_late(error: &str) -> bool {
-    let parts = [TOOK_LONGER_THAN, NO_RESPONSE_WITHIN, "no response from "];
+    let parts = [TOOK_LONGER_THAN, NO_RESPONSE_WITHIN, NO_RESPONSE_FROM];
     error.contains(PROMETHEUS) && parts.iter().any(|part| error.contains(part))
 }
 
@@ -203,8 +209,7 @@ pub(super) fn is_unavailable(error: &str) -> bool {
     has_status(error, UNKNOWN_STATUS, &["503"])
 }
 
-/// Whether Prometheus, or a proxy before it, responded with a status code of an error of the
-/// server.
+/// Whether Prometheus, or a proxy before it, responded with a 5xx.
 pub(super) fn is_5xx(error: &str) -> bool {
     has_status(error, UNKNOWN_STATUS, &["5"])
 }
@@ -219,15 +224,15 @@ pub(super) fn is_rejected_request(error: &str) -> bool {
     has_status(error, UNSUCCESSFUL_RESPONSE, &["400", "405", "422"])
 }
 
-/// Whether a server responded to a collector with a status code of an error of its own.
+/// Whether a server responded to a collector with a 5xx.
 pub fn is_failing_server(error: &str) -> bool {
     has_status(error, UNSUCCESSFUL_RESPONSE, &["5"])
 }
 
 /// Whether a server, or a proxy before it, refused the credentials of a request, or their absence.
 pub(super) fn is_refused_access(error: &str) -> bool {
-    let starts = [UNKNOWN_STATUS, UNSUCCESSFUL_RESPONSE];
-    starts.iter().any(|start| has_status(error, start, &["401", "403"]))
+    let texts = [UNKNOWN_STATUS, UNSUCCESSFUL_RESPONSE];
+    texts.iter().any(|text| has_status(error, text, &["401", "403"]))
 }
 
 /// The values of `errorType` of Prometheus for which the query isn't at fault. `VictoriaMetrics`
@@ -250,10 +255,10 @@ pub(super) fn is_server_error_of_prometheus(error: &str) -> bool {
     has_error || types.any(|kind| SERVER_ERROR_TYPES.contains(&kind))
 }
 
-/// Whether a status code that begins with one of these texts follows `start` in an error.
-fn has_status(error: &str, start: &str, codes: &[&str]) -> bool {
-    let status = error.split_once(start).map_or("", |(_, status)| status);
-    codes.iter().any(|code| status.starts_with(code))
+/// Whether a status code with one of these first digits follows `text` in an error.
+fn has_status(error: &str, text: &str, first_digits: &[&str]) -> bool {
+    let status = error.split_once(text).map_or("", |(_, status)| status);
+    first_digits.iter().any(|digits| status.starts_with(digits))
 }
 
 /// Part of the error of a collector if a request failed. The server follows.
@@ -267,7 +272,7 @@ pub(super) fn is_not_ready(error: &str) -> bool {
     error.contains(": unavailable: ") || error.contains(&format!("{REPORTED}unavailable"))
 }
 
-/// Whether the server refused to answer because of its limits.
+/// Whether Prometheus, or a proxy before it, responded with 429, because of a limit of requests.
 pub(super) fn is_over_limit(error: &str) -> bool {
     has_status(error, UNKNOWN_STATUS, &["429"])
 }

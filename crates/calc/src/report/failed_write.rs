@@ -1,7 +1,7 @@
 //! The failure of the controller's last write of the scale, by the condition that it stored.
 
 use super::{
-    error_texts::{FORBIDDEN, NO_RESPONSE_WITHIN},
+    error_texts::{FORBIDDEN, NO_RESPONSE_WITHIN, WRITES_WAIT},
     phrases::namespace,
 };
 use crate::{
@@ -45,8 +45,8 @@ fn cause(status: &HorizontalPodAutoscalerStatus) -> Option<&str> {
 }
 
 /// The command that prints the admission webhooks with their services or URLs.
-const WEBHOOKS: &str = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o \
-     custom-columns='NAME:.metadata.name,WEBHOOKS:.webhooks[*].name,\
+const WEBHOOKS: &str = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations \
+     -o custom-columns='NAME:.metadata.name,WEBHOOKS:.webhooks[*].name,\
      SERVICES:.webhooks[*].clientConfig.service.name,URLS:.webhooks[*].clientConfig.url'";
 
 fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
@@ -69,8 +69,7 @@ fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
             "An admission webhook may hang. This command names the webhooks: {WEBHOOKS}"
         );
     }
-    // The text of hpa-rs.
-    if cause.contains(" in the namespace wait for responses") {
+    if cause.contains(WRITES_WAIT) {
         return format!(
             "These writes hang, maybe in an admission webhook for other targets of the namespace. \
              This command names the webhooks: {WEBHOOKS}"

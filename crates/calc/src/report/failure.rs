@@ -16,8 +16,8 @@ use super::{
         rules_explain_command,
     },
     target_pods::{
-        NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state,
-        is_in_start_up, pods_command, running_pod,
+        NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state, pods_command,
+        running_pod,
     },
 };
 use crate::{
@@ -85,11 +85,11 @@ pub(super) fn pods_without_metrics(inputs: &Inputs, decision: &Decision<'_>) -> 
             if has_no_value(failure, metric.error.as_deref())
                 && !spec.source_type.exists_without_pods() =>
         {
-            no_pod_runs(inputs)
+            describe_idle_pods(inputs)
         }
         MetricFailure::NoSamples => absent_container(inputs, index)
             .map(|container| format!("no pod has a container {container}"))
-            .or_else(|| no_pod_runs(inputs)),
+            .or_else(|| describe_idle_pods(inputs)),
         _ => None,
     })
 }
@@ -102,7 +102,7 @@ fn has_no_value(failure: MetricFailure, error: Option<&str>) -> bool {
 
 /// A clause that counts the target's pods by state. `None` if one of them runs and may be ready, or
 /// if there are none.
-fn no_pod_runs(inputs: &Inputs) -> Option<String> {
+fn describe_idle_pods(inputs: &Inputs) -> Option<String> {
     let states = inputs.selected.pods.iter().map(|pod| idle_state(pod));
     let states: Vec<&str> = states.collect::<Option<_>>()?;
     let runs = if states.contains(&NOT_READY) { "is ready" } else { "runs" };
@@ -137,7 +137,7 @@ pub(super) fn about_failure(
     };
     if is_by_pod
         && has_no_value(failure, metric.explanation.error.as_deref())
-        && let Some(state) = no_pod_runs(inputs)
+        && let Some(state) = describe_idle_pods(inputs)
     {
         return about_idle_pods(inputs, metric, &state);
     }
@@ -184,7 +184,8 @@ fn about_idle_pods(inputs: &Inputs, metric: &MetricReport, state: &str) -> Strin
         error.is_some_and(|error| is_in_process(error) && !error.contains(THE_QUERY));
     if is_of_collector || inputs.selected.pods.iter().all(|pod| pod.phase != PodPhase::Running) {
         return format!(
-            "There is no value of {name}, because {state}. The events of the pods say why: {command}"
+            "There is no value of {name}, because {state}. The events of the pods say why: \
+             {command}"
         );
     }
     // A container that runs has a value although its pod is not ready.
@@ -236,7 +237,6 @@ fn about_missing_samples(inputs: &Inputs, metric: &MetricReport) -> String {
         );
     }
     let pods = if waiting.is_empty() { ignored } else { waiting };
-    let pods: Vec<_> = pods.into_iter().map(|pod| pod.name.as_str()).collect();
     let step = match stale_sample_time(inputs, metric) {
         Some(newest) => format!(
             "The newest sample is {} old, maybe older than the pods. Check {} and the clocks of \
@@ -244,20 +244,20 @@ fn about_missing_samples(inputs: &Inputs, metric: &MetricReport) -> String {
             age(newest, inputs.now_by_samples()),
             metrics_server(&metric.source_type, "the")
         ),
-        None if pods.iter().all(|pod| is_starting(inputs, pod)) => {
+        None if pods.iter().all(|pod| pod.is_starting) => {
             "They have started recently. Wait until they are ready and measured.".to_owned()
         }
         None => {
             "Check why the pods are not ready, or wait until they have been measured.".to_owned()
         }
     };
-    let pods = names(pods);
+    let pods = names(pods.into_iter().map(|pod| &pod.name));
     let others = states.map(|states| format!(" (others don't count: {states})"));
     format!("{start}: {pods}{}. {step}", others.unwrap_or_default())
 }
 
-/// Advice about pods without a readable `amount`: a request or a limit. `pods` follows the word for
-/// the pods.
+/// Advice about pods without a readable `amount`: `request` or `limit`. `pods` names them in
+/// parentheses, after a space. It is empty if they are unknown.
 pub(super) fn about_missing_amount(amount: &str, pods: &str) -> String {
     format!(
         "A utilization is a percentage of {amount}s. Set the {amount} in every container of every \
@@ -384,7 +384,8 @@ pub(super) fn about_missing_api(source_type: &MetricSourceType) -> String {
 }
 
 /// Advice if even the newest sample of a metric is old: the metrics server may have stopped
-/// measuring. `None` if no sample counts: the advice about that failure has the age.
+/// measuring. `None` for a newer sample, and if no sample counts: the advice about that failure has
+/// the age.
 pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
     let newest = stale_sample_time(inputs, metric)?;
     let effect = match metric.explanation.failure {
@@ -400,14 +401,14 @@ pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String
     ))
 }
 
-/// The negative value of a metric of objects or an external one.
+/// The value of an Object or External metric, if it is negative.
 pub(super) fn negative_value(inputs: &Inputs, metric: &MetricReport) -> Option<MilliValue> {
     let total = inputs.readings.get(metric.index)?.as_ref().ok()?.total_milli()?;
     i64::try_from(total).ok().filter(|total| *total < 0).map(MilliValue::from_milli)
 }
 
-/// A clause about a negative value with the largest proposal. As in the reference, the sum of an
-/// external metric overflows if it is averaged.
+/// A clause about the effect of a negative value on the proposal: it counts as the largest number
+/// if its average overflows, as in the reference, and as 0 replicas otherwise.
 pub(super) fn negative_value_effect(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
     let value = negative_value(inputs, metric)?;
     let has_overflowed = metric.explanation.usage? > MilliValue::ZERO;
@@ -419,8 +420,8 @@ pub(super) fn negative_value_effect(inputs: &Inputs, metric: &MetricReport) -> O
 pub(super) fn about_negative_value(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
     let value = negative_value(inputs, metric)?;
     Some(format!(
-        "The value of {} is {value}. A load can't be negative: correct its source, or in Prometheus \
-         clamp_min(QUERY, 0).",
+        "The value of {} is {value}. A load can't be negative: correct its source, or in \
+         Prometheus clamp_min(QUERY, 0).",
         metric.name
     ))
 }
@@ -438,12 +439,6 @@ fn stale_sample_time(inputs: &Inputs, metric: &MetricReport) -> Option<Timestamp
     let window = metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max().unwrap_or(0);
     let limit = SignedDuration::from_secs(window).saturating_add(STALE_AFTER);
     (inputs.now_by_samples().duration_since(newest) > limit).then_some(newest)
-}
-
-/// Whether the pod with this name [is in its start-up](is_in_start_up).
-pub(super) fn is_starting(inputs: &Inputs, name: &str) -> bool {
-    let pod = inputs.selected.pods.iter().find(|pod| pod.name.as_ref() == name);
-    pod.is_some_and(|pod| is_in_start_up(inputs, pod))
 }
 
 /// The container of a metric, if no pod has it.

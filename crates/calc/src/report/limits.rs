@@ -1,12 +1,14 @@
-//! The limits of a proposal before the bounds: stabilization and rate limits.
+//! The limits of a proposal before the bounds: stabilization and rate limits. If the history is
+//! unknown, they are only possible ([`possible_limit`], [`possible_raise`]).
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::inputs::Inputs;
+use super::{doubt::Context, inputs::Inputs};
 use crate::{
-    api::{PolicySelect, PolicyType},
+    api::{ConditionReason, PolicySelect, PolicyType},
     behavior::{EffectiveBehavior, EffectiveRules, PolicyLimit, scale_up_limit},
+    explain::Explanation,
     history::{Direction, History},
     time::after,
 };
@@ -94,9 +96,11 @@ pub struct PolicyReport {
 }
 
 impl ReplicaLimits {
-    pub(super) fn new(inputs: &Inputs, proposed: i32, stabilized: i32) -> Self {
-        let Inputs { hpa, settings, scale, now, .. } = inputs;
-        let current = scale.as_ref().map_or(0, |scale| scale.spec_replicas);
+    /// `None` without a proposal.
+    pub(super) fn new(inputs: &Inputs, explanation: &Explanation) -> Option<Self> {
+        let Inputs { hpa, settings, now, .. } = inputs;
+        let (current, proposed) = (explanation.current_replicas, explanation.proposed_replicas?);
+        let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
         let mut history = inputs.effective_history();
         history.record_initial(current, *now);
         let behavior = EffectiveBehavior::new(&hpa.spec, settings);
@@ -107,12 +111,12 @@ impl ReplicaLimits {
             let (select, policies) = (PolicySelect::Max, Vec::new());
             RateLimit { select, policies, limit: scale_up_limit(current) }
         };
-        Self {
+        Some(Self {
             has_behavior: behavior.is_set(),
             stabilization: stabilization(inputs, &behavior, &history, proposed, stabilized),
             scale_up,
             scale_down: behavior.is_set().then(|| rate(behavior.down())),
-        }
+        })
     }
 }
 
@@ -172,5 +176,77 @@ fn policy_report(limit: PolicyLimit<'_>, history: &History, now: Timestamp) -> P
         replicas_at_start,
         allowed_replicas: allowed,
         next_change_at: ends.min(),
+    }
+}
+
+/// A clause about the effect that the controller's history may have on a scaling. `None` if the
+/// history is known, or can't have an effect.
+pub(super) fn possible_limit(context: &Context<'_>) -> Option<String> {
+    let &Context { inputs, decision, direction, .. } = context;
+    let direction = direction.filter(|_| inputs.history.is_none())?;
+    // Without a proposal, the replicas were out of bounds: no history delays that scaling.
+    decision.explanation().proposed_replicas?;
+    let behavior = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings);
+    let rules = behavior.rules(direction);
+    let window = rules.stabilization_window().as_secs();
+    if window > 0 {
+        let desired = higher_desired(context).unwrap_or_default();
+        let raise = may_raise_replicas(context).then(|| format!(" or raise the replicas{desired}"));
+        let or_raise = raise.unwrap_or_default();
+        return Some(format!("a stabilization window of {window}s may hold it{or_raise}"));
+    }
+    if let Some(raise) = possible_raise(context) {
+        return Some(raise);
+    }
+    let since = inputs.now.duration_since(inputs.hpa.status.last_scale_time?);
+    let is_counted = behavior.is_set() && since < rules.longest_policy_period();
+    let time = time_since_scaling(inputs).filter(|_| is_counted)?;
+    Some(format!("policies may hold it after the last scaling{time}"))
+}
+
+/// A clause about [`higher_desired`] replicas.
+pub(super) fn possible_raise(context: &Context<'_>) -> Option<String> {
+    Some(format!("stabilization may raise the replicas{}", higher_desired(context)?))
+}
+
+/// The replicas that the controller desired last, in parentheses. They have been lowered since
+/// then, or could not be written. `None` unless they exceed the current ones and those of the
+/// decision, and [past recommendations may raise the replicas](may_raise_replicas).
+fn higher_desired(context: &Context<'_>) -> Option<String> {
+    let desired = context.inputs.hpa.status.desired_replicas;
+    let current = context.decision.explanation().current_replicas;
+    let decided = context.decision.scale_to().unwrap_or(current).max(current);
+    (may_raise_replicas(context) && desired > decided)
+        .then(|| format!(" (the controller last desired {desired})"))
+}
+
+/// Whether past recommendations, which are not known here, may raise the replicas. Without
+/// `behavior`, the highest one in the window applies, even if it is above the current replicas: for
+/// example, after another client has lowered them, or after a pause. With `behavior`,
+/// recommendations only hold the replicas.
+fn may_raise_replicas(context: &Context<'_>) -> bool {
+    let &Context { inputs, decision, .. } = context;
+    let explanation = decision.explanation();
+    let behavior = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings);
+    inputs.history.is_none()
+        && !behavior.is_set()
+        && behavior.down().stabilization_window().is_positive()
+        && explanation.proposed_replicas.is_some()
+        && !inputs.settings.pause.up
+        && explanation.current_replicas < decision.bounds.max_replicas
+}
+
+/// The time since the last scaling: ` (45s ago)`.
+pub(super) fn time_since_scaling(inputs: &Inputs) -> Option<String> {
+    let since = inputs.now.duration_since(inputs.hpa.status.last_scale_time?);
+    // The clock of the controller may be ahead.
+    Some(format!(" ({}s ago)", since.as_secs().max(0)))
+}
+
+/// The limits in a direction that depend on the history.
+pub(super) fn history_limits(direction: Direction) -> [ConditionReason; 2] {
+    match direction {
+        Direction::Up => [ConditionReason::ScaleUpStabilized, ConditionReason::ScaleUpLimit],
+        Direction::Down => [ConditionReason::ScaleDownStabilized, ConditionReason::ScaleDownLimit],
     }
 }

@@ -1,17 +1,19 @@
 //! The metrics of a report, with the pods that they count.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::inputs::Inputs;
+use super::{inputs::Inputs, target_pods::is_in_start_up};
 use crate::{
     api::{MetricSourceType, MetricSpec, Pod, ResourceName},
     explain::{Explanation, MetricExplanation, TargetValue, is_memory, metric_name},
-    pods::{PodClass, PodClassReason, class_reason},
+    pods::{PodClass, PodClassReason, class_reason, is_unready},
     quantity::MilliValue,
     readings::{PodSample, PodSamples, Reading},
     replicas::request_or_limit,
-    settings::{MetricSettings, PodSelection, ReadinessRules},
+    settings::{PodSelection, ReadinessRules},
 };
 
 /// A metric: its reading, its proposal, and the pods that count.
@@ -59,6 +61,9 @@ pub struct PodReport {
     /// Whether the pod is not ready, by its condition.
     #[serde(skip)]
     pub is_unready: bool,
+    /// See [`is_in_start_up`].
+    #[serde(skip)]
+    pub(super) is_starting: bool,
     /// The value of the sample.
     #[serde(rename = "usageMilli")]
     pub usage: Option<MilliValue>,
@@ -114,15 +119,14 @@ impl MetricReport {
         let pods = || inputs.selected.pods.iter().map(AsRef::as_ref);
         let (pod_list, unselected_samples) = match reading {
             Some(Reading::Pods(samples)) => {
-                let readiness = ReadinessRules::new(inputs.now, &inputs.settings);
-                let settings = inputs.settings.metric(index);
-                let pods = pods().map(|pod| {
-                    averaged_pod(spec, settings, &explanation, pod, samples, &readiness)
-                });
+                let pods =
+                    pods().map(|pod| averaged_pod(inputs, index, spec, &explanation, pod, samples));
                 (pods.collect(), unselected_samples(inputs, samples))
             }
             // The metric has a `value`, whose ratio is multiplied by the number of ready pods.
-            Some(_) if explanation.pods.is_some() => (pods().map(counted_pod).collect(), None),
+            Some(_) if explanation.pods.is_some() => {
+                (pods().map(|pod| counted_pod(inputs, pod)).collect(), None)
+            }
             _ => (Vec::new(), None),
         };
         let series = match reading {
@@ -144,13 +148,14 @@ impl MetricReport {
 
 impl PodReport {
     /// A pod without a sample and without a request.
-    fn new(pod: &Pod, class: PodClass, why: &'static str) -> Self {
+    fn new(inputs: &Inputs, pod: &Pod, class: PodClass, why: &'static str) -> Self {
         Self {
             name: pod.name.to_string(),
             class,
             label: class.label(),
             why,
             is_unready: is_unready(pod),
+            is_starting: is_in_start_up(inputs, pod),
             usage: None,
             sampled_at: None,
             window_seconds: None,
@@ -165,30 +170,25 @@ const READY_BEFORE: &str = "is not ready, but its sample counts because it was r
 const NEEDS_NO_READINESS: &str =
     "is not ready, but its sample counts because readiness matters only for CPU";
 
-/// Whether the condition `Ready` of a pod is `False`.
-pub(super) fn is_unready(pod: &Pod) -> bool {
-    pod.ready.is_some_and(|ready| ready.status == Some(false))
-}
-
 /// A pod in an average over pods.
 fn averaged_pod(
+    inputs: &Inputs,
+    index: usize,
     spec: &MetricSpec,
-    settings: &MetricSettings,
     explanation: &MetricExplanation,
     pod: &Pod,
     samples: &PodSamples,
-    readiness: &ReadinessRules,
 ) -> PodReport {
+    let settings = inputs.settings.metric(index);
     let container = spec.container_resource.as_ref().map(|source| source.container.as_str());
-    let resource = spec.resource.as_ref().map(|source| source.name.as_str());
-    let resource = resource.or(spec.container_resource.as_ref().map(|source| source.name.as_str()));
-    let resource = resource.map(ResourceName::from);
-    let needs_request =
-        !matches!(explanation.target, Some(TargetValue::Value(_))) && resource.is_some();
-    let is_too_old = |sample: &PodSample| settings.is_too_old(sample.timestamp, readiness.now);
+    let is_resource = spec.source_type.is_resource();
+    let resource = is_resource.then(|| ResourceName::from(spec.metric_name()));
+    let needs_request = !matches!(explanation.target, Some(TargetValue::Value(_))) && is_resource;
+    let is_too_old = |sample: &PodSample| settings.is_too_old(sample.timestamp, inputs.now);
     let sample = samples.get(&pod.name).filter(|sample| !is_too_old(sample));
     let is_cpu = resource == Some(ResourceName::Cpu);
-    let reason = class_reason(pod, sample, is_cpu, readiness);
+    let readiness = ReadinessRules::new(inputs.now, &inputs.settings);
+    let reason = class_reason(pod, sample, is_cpu, &readiness);
     let request = resource.filter(|_| needs_request);
     let request = request.map(|name| request_or_limit(pod, container, &name, settings));
     let (class, why) = match &request {
@@ -198,6 +198,9 @@ fn averaged_pod(
         _ if reason == PodClassReason::SampleCounts && is_unready(pod) => {
             (PodClass::Ready, if is_cpu { READY_BEFORE } else { NEEDS_NO_READINESS })
         }
+        _ if reason == PodClassReason::NoSample && is_unready(pod) => {
+            (PodClass::Missing, "is not ready and has no value")
+        }
         _ => (reason.class(), reason.text()),
     };
     PodReport {
@@ -205,24 +208,24 @@ fn averaged_pod(
         sampled_at: sample.map(|sample| sample.timestamp),
         window_seconds: sample.map(|sample| sample.window.as_secs()).filter(|window| *window > 0),
         request: request.and_then(Result::ok),
-        ..PodReport::new(pod, class, why)
+        ..PodReport::new(inputs, pod, class, why)
     }
 }
 
 /// A pod of a metric with a `value`, which only counts pods.
-fn counted_pod(pod: &Pod) -> PodReport {
+fn counted_pod(inputs: &Inputs, pod: &Pod) -> PodReport {
     if pod.is_running_and_ready() {
-        PodReport::new(pod, PodClass::Ready, "runs and is ready")
+        PodReport::new(inputs, pod, PodClass::Ready, "runs and is ready")
     } else {
-        PodReport::new(pod, PodClass::Unready, "doesn't run or is not ready")
+        PodReport::new(inputs, pod, PodClass::Unready, "doesn't run or is not ready")
     }
 }
 
 fn unselected_samples(inputs: &Inputs, samples: &PodSamples) -> Option<UnselectedSamples> {
-    let is_selected = |name: &str| inputs.selected.pods.iter().any(|pod| pod.name.as_ref() == name);
+    let selected: HashSet<&str> = inputs.selected.pods.iter().map(|pod| &*pod.name).collect();
     let mut pods = Vec::new();
     let mut total = MilliValue::ZERO;
-    for (name, sample) in samples.iter().filter(|(name, _)| !is_selected(name)) {
+    for (name, sample) in samples.iter().filter(|(name, _)| !selected.contains(name)) {
         pods.push(name.to_owned());
         total = total.saturating_add(sample.value);
     }

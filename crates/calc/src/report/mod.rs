@@ -11,6 +11,7 @@
 
 mod advice;
 mod change;
+mod doubt;
 pub mod error_texts;
 mod failed_write;
 mod failure;
@@ -34,6 +35,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use self::doubt::{Context, Doubts};
 pub use self::{
     advice::FILES_LACK_OWNERS,
     change::{Change, Trigger},
@@ -47,7 +49,7 @@ pub use self::{
     shared_target::{
         TargetIndex, TargetKey, bounds_conflict_effect, describe_bounds_conflict, enforced_bounds,
     },
-    short::{ShortReport, State, Surroundings},
+    short::{OverwrittenScalings, ShortReport, State, Surroundings},
     source_failure::{
         about_result_of_collector, problem_of_collector_settings, rules_explain_command,
     },
@@ -55,8 +57,7 @@ pub use self::{
     warning::{Warning, describe_built_in},
 };
 use crate::{
-    api::Condition,
-    decision::Decision,
+    api::{Condition, HorizontalPodAutoscaler},
     explain::{Reason, SettingEffect, UnschedulablePods, one_line},
     pause::Pause,
     settings::BoundsChange,
@@ -149,6 +150,9 @@ pub struct Report {
     /// The pods that the scheduler can't place. Absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unschedulable_pods: Option<UnschedulablePods>,
+    /// See [`Explanation::unready_pods`](crate::Explanation::unready_pods).
+    #[serde(skip)]
+    unready_pods: Option<usize>,
     /// The target's selector.
     pub selector: Option<String>,
     /// The desired replicas, after all limits. Absent if the decision failed.
@@ -190,39 +194,33 @@ pub struct Report {
 }
 
 impl Report {
-    fn new(inputs: &Inputs, doubt: Option<String>, advice: &BTreeMap<usize, String>) -> Self {
+    fn new(
+        inputs: &Inputs,
+        doubt_of_caller: Option<String>,
+        advice_of_caller: &BTreeMap<usize, String>,
+    ) -> Self {
         let Inputs { hpa, scale, history, now, .. } = inputs;
         let decision = inputs.decide();
         let explanation = decision.explanation();
         let scale = scale.as_ref().ok();
-        let lacks_controller = doubt.is_some();
-        let doubt = join_doubts(inputs, &decision, doubt);
+        let context = Context::new(inputs, &decision);
+        let doubts = Doubts::new(&context, doubt_of_caller);
         let is_decided = explanation.reason() != Reason::Failed;
         let metrics = metrics::metric_reports(inputs, explanation);
-        let limits = explanation.proposed_replicas.map(|proposed| {
-            let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
-            ReplicaLimits::new(inputs, proposed, stabilized)
-        });
-        let limit_advice = advice::about_limits(inputs, &decision, &metrics, advice);
-        let mut advice = advice::advise(inputs, &decision, &metrics, advice, limit_advice.as_ref());
-        let about_status = |doubt: &str| headline::advice_about_status(inputs, &decision, doubt);
-        advice.extend(doubt.as_deref().and_then(about_status).map(ToOwned::to_owned));
+        let limit_advice = advice::about_limits(&context, &metrics, advice_of_caller);
+        let mut advice =
+            advice::advise(&context, &metrics, advice_of_caller, limit_advice.as_ref());
+        advice.extend(doubts.advice.map(ToOwned::to_owned));
         let target = &hpa.spec.scale_target_ref;
         Self {
             autoscaler: hpa.metadata.qualified_name(),
             target: format!("{}/{}", target.kind, target.name),
             at: *now,
             at_by_samples: inputs.now_by_samples(),
-            sentence: headline::sentence(
-                inputs,
-                &decision,
-                &metrics,
-                doubt.as_deref(),
-                lacks_controller,
-            ),
-            durations: headline::durations(inputs, &decision),
-            doubt,
-            lacks_controller,
+            sentence: headline::sentence(&context, &metrics, &doubts),
+            durations: headline::durations(&context),
+            doubt: (!doubts.clauses.is_empty()).then(|| doubts.clauses.join("; ")),
+            lacks_controller: doubts.lacks_controller,
             pause: inputs.settings.pause,
             dry_run: inputs.settings.dry_run,
             reason: explanation.reason(),
@@ -230,6 +228,7 @@ impl Report {
             status_replicas: scale.map(|scale| scale.status_replicas),
             lacks_existing_pods: target_pods::lacks_existing_pods(inputs),
             unschedulable_pods: explanation.unschedulable_pods,
+            unready_pods: explanation.unready_pods,
             selector: scale.map(|scale| scale.selector.clone()),
             desired_replicas: is_decided.then_some(explanation.desired_replicas),
             scale_to: decision.scale_to(),
@@ -238,7 +237,7 @@ impl Report {
             bounds: decision.bounds,
             next_bounds: inputs.settings.next_bounds_change(&hpa.spec, *now),
             effects: explanation.effects.clone(),
-            limits,
+            limits: ReplicaLimits::new(inputs, explanation),
             history_known: history.is_some(),
             changes: change::find(inputs, &decision),
             error: decision.error().map(ToString::to_string),
@@ -260,8 +259,8 @@ impl Report {
     /// if it has just stored one. `stored_at` is the time of the last one, if it is known.
     pub fn remove_advice_about_old_status(&mut self, stored_at: Option<Timestamp>) {
         let age = stored_at.map(|stored_at| self.at_by_samples.duration_since(stored_at));
-        if age.is_some_and(|age| age <= headline::STATUS_PERIOD) {
-            self.advice.retain(|advice| advice != headline::ADVICE_ABOUT_STEADY);
+        if age.is_some_and(|age| age <= doubt::STATUS_PERIOD) {
+            self.advice.retain(|advice| advice != doubt::ADVICE_ABOUT_OLD_STATUS);
         }
     }
 
@@ -273,12 +272,16 @@ impl Report {
         self.advice.retain(|advice| Some(advice) != limit_advice.as_ref());
     }
 
-    /// Adds a clause and advice about [`Surroundings::overwritten_scalings`]. 0 adds nothing.
-    pub fn add_overwritten_scalings(&mut self, scalings: u32) {
-        if scalings > 0 {
-            let text = short::describe_overwritten(scalings);
-            self.sentence = format!("{}; {text}", self.sentence);
-            self.advice.insert(0, advice::about_overwritten(&text));
+    /// Adds a clause and advice about overwritten scalings of this autoscaler. `None` adds nothing.
+    pub fn add_overwritten_scalings(
+        &mut self,
+        scalings: Option<OverwrittenScalings>,
+        hpa: &HorizontalPodAutoscaler,
+    ) {
+        if let Some(scalings) = scalings {
+            self.sentence = format!("{}; {scalings}", self.sentence);
+            let advice = advice::about_overwritten(&scalings.to_string(), hpa);
+            self.advice.insert(0, one_line(&advice).into_owned());
         }
     }
 
@@ -305,29 +308,6 @@ impl Report {
         }
         self
     }
-}
-
-/// The [`Report::doubt`] about a decision. `of_caller` is the caller's reason, for example that no
-/// controller runs.
-fn join_doubts(
-    inputs: &Inputs,
-    decision: &Decision<'_>,
-    of_caller: Option<String>,
-) -> Option<String> {
-    let has_change = decision.scale_to().is_some();
-    let of_decision = if of_caller.is_some() {
-        headline::limit_of_next_controller(inputs, decision)
-    } else {
-        headline::doubt(inputs, decision)
-    };
-    let uncertain = || warning::uncertain_effect(&inputs.settings).filter(|_| has_change);
-    let of_controller = of_caller.or_else(uncertain);
-    let of_controller = of_controller.or_else(|| warning::succeeded_pods_of_reference(inputs));
-    let is_not_written = inputs.settings.dry_run && has_change;
-    let of_dry_run = is_not_written.then(|| "nothing is written".to_owned());
-    let doubts = [of_decision, of_controller, of_dry_run].into_iter().flatten();
-    let doubts: Vec<String> = doubts.collect();
-    (!doubts.is_empty()).then(|| doubts.join("; "))
 }
 
 #[cfg(test)]

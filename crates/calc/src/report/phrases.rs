@@ -6,7 +6,7 @@ use std::{borrow::Cow, fmt};
 use jiff::Timestamp;
 
 use crate::{
-    api::{HorizontalPodAutoscaler, MetricSourceType},
+    api::{ConditionType, HorizontalPodAutoscaler, MetricSourceType},
     explain::list_first,
     pause::Pause,
     readings::MetricsApi,
@@ -71,6 +71,14 @@ pub(super) fn paused_text(hpa: &HorizontalPodAutoscaler, pause: Pause) -> String
         Pause { .. } => " for scaling down",
     };
     format!("paused{direction} by {}", SettingOrigin::new(hpa, "pause"))
+}
+
+/// The time since which the autoscaler is paused, by its condition: ` since 2026-01-31T12:00:00Z`.
+/// Empty without the condition.
+pub(super) fn paused_since(hpa: &HorizontalPodAutoscaler) -> String {
+    let paused = hpa.status.true_condition(&ConditionType::Paused);
+    let since = paused.and_then(|paused| paused.last_transition_time);
+    since.map(|at| format!(" since {at:.0}")).unwrap_or_default()
 }
 
 /// The API group that metrics of a type are read from.

@@ -60,20 +60,10 @@ pub(super) struct ReportedMetrics<'a> {
 
 impl<'a> ReportedMetrics<'a> {
     pub(super) fn new(inputs: &'a Inputs, decision: &Decision<'_>) -> Self {
-        use MetricFailure::{Empty, Fetch, NotRead};
         let (hpa, status) = (&inputs.hpa, &inputs.hpa.status);
         let metrics = &decision.explanation().metrics;
         let error = |index: usize| metrics.get(index).and_then(|metric| metric.error.as_deref());
-        // kube-controller-manager reads the same APIs. Its status is older than the error here.
-        let may_be_read = |index: usize| {
-            !inputs.settings.is_for_built_in()
-                || error(index).is_some_and(|error| error.contains(FORBIDDEN))
-        };
-        let is_unread = |index: usize| {
-            let failure = metrics.get(index).and_then(|metric| metric.failure);
-            matches!(failure, Some(Fetch | Empty | NotRead)) && may_be_read(index)
-        };
-        let unread: Vec<usize> = (0..metrics.len()).filter(|index| is_unread(*index)).collect();
+        let unread = unread_metrics(inputs, metrics);
         let without_failure = |is_silent: bool| -> Vec<usize> {
             let unread = unread.iter().copied();
             let absent = unread.filter(|index| error(*index).is_some_and(is_metric_missing));
@@ -96,8 +86,9 @@ impl<'a> ReportedMetrics<'a> {
         let is_of_condition =
             |index: &usize| error(*index).is_some_and(|error| is_same(error, cause));
         let is_ambiguous = failed.len() > 1 && !failed.iter().any(is_of_condition);
-        let has_ambiguous_failure_of_source =
-            is_ambiguous && is_in_process(cause) && failed.iter().all(|index| is_unread(*index));
+        let has_ambiguous_failure_of_source = is_ambiguous
+            && is_in_process(cause)
+            && failed.iter().all(|index| unread.contains(index));
         let of_condition = failed.first().filter(|_| failed.len() == 1);
         let mut causes: BTreeMap<usize, &str> =
             of_condition.map(|index| (*index, cause)).into_iter().collect();
@@ -125,13 +116,13 @@ impl<'a> ReportedMetrics<'a> {
             && !unread.is_empty();
         reported.without_failure = without_failure(reported.is_silent);
         if !reported.values.is_empty() {
-            let unknown = unread.into_iter().filter(|index| !reported.is_reported(*index));
+            let unknown = unread.iter().copied().filter(|index| !reported.is_reported(*index));
             reported.unknown = unknown.collect();
         }
         reported.causes.retain(|index, cause| {
             let differs =
                 error(*index).is_some_and(|error| !cause.is_empty() && !is_same(error, cause));
-            is_unread(*index) && differs
+            unread.contains(index) && differs
         });
         reported
     }
@@ -161,9 +152,8 @@ impl<'a> ReportedMetrics<'a> {
         self.causes.get(&index).copied()
     }
 
-    /// Whether the controller reads rules or collectors. Either it reported an error of a rule or
-    /// collector, or it reported a value of one metric that can't be read here, and nothing about
-    /// another.
+    /// Whether the controller seems to read rules or collectors: it reported an error of one, or
+    /// the status has a value of one metric that can't be read here, and nothing about another.
     pub(super) fn has_own_sources(&self) -> bool {
         !self.unknown.is_empty()
             || self.has_ambiguous_failure_of_source
@@ -218,7 +208,7 @@ impl<'a> ReportedMetrics<'a> {
         if self.causes.is_empty() {
             return String::new();
         }
-        let causes = failures_of(hpa, explanation, |index, _| {
+        let causes = explanation.failures_by(hpa, "cannot be read", |index| {
             let name = hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
             self.cause(index).map(|cause| without_name(cause, name).into_owned())
         });
@@ -231,7 +221,7 @@ impl<'a> ReportedMetrics<'a> {
             let known: Vec<&str> = self.causes.values().copied().chain([known]).collect();
             not_read_here(explanation, others, &known.join("; "))
         };
-        format!("{causes}{LAST_REPORTED}{here}")
+        format!("{}{LAST_REPORTED}{here}", causes.unwrap_or_default())
     }
 
     /// The metrics that failed, as a sentence, with the controller's report about each. `None` if
@@ -241,16 +231,17 @@ impl<'a> ReportedMetrics<'a> {
         hpa: &HorizontalPodAutoscaler,
         explanation: &Explanation,
     ) -> Option<String> {
-        let mut here = failures_of(hpa, explanation, |index, error| {
-            let is_named = !self.is_reported(index) || self.fails_like_another(explanation, index);
-            error.filter(|_| is_named)
-        });
         let mut reported = self.causes.keys();
         let repeats = reported.any(|index| self.fails_like_another(explanation, *index));
         let is_unknown = self.is_silent || fails_without_status(hpa, explanation);
-        if repeats || self.has_own_sources() || is_unknown || !self.by_fallback.is_empty() {
-            here = here.replace(" cannot be read: ", " cannot be read here: ");
-        }
+        let may_differ =
+            repeats || self.has_own_sources() || is_unknown || !self.by_fallback.is_empty();
+        let verb = if may_differ { "cannot be read here" } else { "cannot be read" };
+        let here = explanation.failures_by(hpa, verb, |index| {
+            let is_named = !self.is_reported(index) || self.fails_like_another(explanation, index);
+            explanation.metrics.get(index)?.error.clone().filter(|_| is_named)
+        });
+        let here = here.unwrap_or_default();
         let causes = self.causes_text(hpa, explanation, &here);
         let values = self.values_text(explanation, &format!("{causes}{here}"));
         let mut texts = vec![causes, here, values];
@@ -278,18 +269,17 @@ impl<'a> ReportedMetrics<'a> {
     }
 }
 
-/// The metrics that failed, as a sentence, with the errors that `error_of` derives from the index
-/// and the error of each metric.
-fn failures_of(
-    hpa: &HorizontalPodAutoscaler,
-    explanation: &Explanation,
-    error_of: impl Fn(usize, Option<String>) -> Option<String>,
-) -> String {
-    let mut changed = explanation.clone();
-    for (index, metric) in changed.metrics.iter_mut().enumerate() {
-        metric.error = error_of(index, metric.error.take());
-    }
-    changed.failures(hpa).unwrap_or_default()
+/// The indices of the metrics that can't be read here, but that the controller may read.
+fn unread_metrics(inputs: &Inputs, metrics: &[MetricExplanation]) -> Vec<usize> {
+    use MetricFailure::{Empty, Fetch, NotRead};
+    // kube-controller-manager reads the same APIs. Its status is older than the error here.
+    let reads_same_apis = inputs.settings.is_for_built_in();
+    let is_forbidden = |error: &str| error.contains(FORBIDDEN);
+    let unread = metrics.iter().enumerate().filter(|(_, metric)| {
+        matches!(metric.failure, Some(Fetch | Empty | NotRead))
+            && (!reads_same_apis || metric.error.as_deref().is_some_and(is_forbidden))
+    });
+    unread.map(|(index, _)| index).collect()
 }
 
 /// Replaces the metric's name by `it` in a cause that says why no rule or collector has the metric.
@@ -301,8 +291,8 @@ fn without_name<'a>(cause: &'a str, name: &str) -> Cow<'a, str> {
     format!("{why}{ALSO_NOT_BY_API}{by_api}").into()
 }
 
-/// Whether a metrics API has no metric of this name, or returned no value of it. For metrics by
-/// pod, an empty response says nothing about the name.
+/// Whether a metrics API has no metric of this name, or returned no value of it. `false` for an
+/// empty response to a metric by pod, because it says nothing about the name.
 fn lacks_metric(hpa: &HorizontalPodAutoscaler, index: usize, metric: &MetricExplanation) -> bool {
     let error = metric.error.as_deref().unwrap_or_default();
     let spec = hpa.spec.metrics.get(index);
@@ -387,13 +377,13 @@ fn identifies(message: &str, hpa: &HorizontalPodAutoscaler, spec: &MetricSpec) -
     })
 }
 
-/// Whether two causes are the same failure. A metrics API may fail in several ways, and its errors
-/// may have the address or the time of the request. Digits in an error about rights are those of
-/// names, such as that of the user who lacks them.
+/// Whether two causes are the same failure. The digits of an address or a time don't count, except
+/// in errors about rights: there, they are those of names, such as that of the user. All failures
+/// of the metrics APIs are the same.
 fn is_same(error: &str, cause: &str) -> bool {
     let without_digits = |text: &str| {
-        let is_left_out = |one: char| one.is_ascii_digit() && !text.contains(FORBIDDEN);
-        text.replace(is_left_out, "")
+        let keeps_digits = text.contains(FORBIDDEN);
+        text.replace(|one: char| one.is_ascii_digit() && !keeps_digits, "")
     };
     match (is_in_process(error), is_in_process(cause)) {
         (true, true) => error.contains(cause) || cause.contains(error),

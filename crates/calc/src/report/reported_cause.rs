@@ -11,7 +11,7 @@ use super::{
     failure,
     inputs::Inputs,
     metrics::MetricReport,
-    phrases::namespace,
+    phrases::{metrics_api, namespace},
     reported::{failed_metrics, is_failure_of_api, root_cause},
     source_failure,
 };
@@ -42,10 +42,10 @@ impl Inputs {
         let Some(failed) = first.and_then(|index| hpa.spec.metrics.get(index)) else {
             return BTreeMap::new();
         };
-        let advice = failure::about_missing_api(&failed.source_type);
+        let api = metrics_api(&failed.source_type);
         let metrics = hpa.spec.metrics.iter().enumerate();
-        let of_api =
-            metrics.filter(|(_, other)| failure::about_missing_api(&other.source_type) == advice);
+        let of_api = metrics.filter(|(_, other)| metrics_api(&other.source_type) == api);
+        let advice = failure::about_missing_api(&failed.source_type);
         of_api.map(|(index, _)| (index, advice.clone())).collect()
     }
 }
@@ -119,11 +119,9 @@ pub(super) fn advise(
 pub(super) fn about_cause(inputs: &Inputs, metric: &MetricReport, cause: &str) -> Option<String> {
     let mut annotations = inputs.hpa.metadata.annotations.keys();
     let has_collectors = annotations.any(|key| key.starts_with(COLLECTORS));
-    let missing = ["request", "limit"].into_iter().find(|amount| {
-        [format!("missing {amount} for "), format!("missing pod-level {amount} for ")]
-            .iter()
-            .any(|start| cause.starts_with(start))
-    });
+    let missing = cause.strip_prefix("missing ").and_then(|rest| rest.split_once(" for "));
+    let missing = missing.map(|(amount, _)| amount.trim_start_matches("pod-level "));
+    let missing = missing.filter(|amount| ["request", "limit"].contains(amount));
     Some(if cause.contains(FORBIDDEN) {
         "Give the user in the message, as which the controller runs, the right that it lacks: the \
          ClusterRole of the chart hpa-controller has all rights that a controller needs."
@@ -138,11 +136,11 @@ pub(super) fn about_cause(inputs: &Inputs, metric: &MetricReport, cause: &str) -
         "Correct the name of the container in spec.metrics, or select only pods that have it."
             .to_owned()
     } else if cause.contains(RESOURCES_NOT_READ) {
-        source_failure::about_api_server_resources()
+        source_failure::ADVICE_ABOUT_DISCOVERY.to_owned()
     } else if let Some(advice) = source_failure::about_answer(cause, CONTROLLER_URL) {
         advice
     } else if is_late(cause) {
-        source_failure::about_lateness().to_owned()
+        source_failure::ADVICE_ABOUT_LATENESS.to_owned()
     } else if cause.contains(PROMETHEUS)
         || (cause.contains(NOT_DISCOVERED) && !cause.contains(AUTOSCALERS_NOT_SYNCED))
     {

@@ -8,7 +8,7 @@ use super::{
     reported::{failed_metrics, root_cause},
     reported_cause::about_cause,
     shared_target,
-    source_failure::about_relist,
+    source_failure::ADVICE_ABOUT_RELIST,
 };
 use crate::{
     api::{Condition, ConditionReason, ConditionStatus, ConditionType},
@@ -63,12 +63,13 @@ impl<'a> ReportedFailure<'a> {
     /// The cause that the controller reported, and what to do about it.
     pub(super) fn advice(&self, inputs: &Inputs, metrics: &[MetricReport]) -> String {
         let cause = root_cause(&self.condition.message);
-        let about_list = lacked_series(cause).then(|| about_relist().to_owned());
+        let about_list = lacked_series(cause).then(|| ADVICE_ABOUT_RELIST.to_owned());
         let about_cause =
             about_list.or_else(|| about_cause(inputs, metrics.get(self.metric?)?, cause));
         let about_cause = about_cause.unwrap_or_else(|| FAILS_ELSEWHERE.to_owned());
         let separator = if cause.is_empty() { "" } else { ": " };
         let cause = go_text::truncate(cause.to_owned(), MAX_CAUSE_LEN);
+        let cause = cause.trim_end_matches('.');
         format!("The controller last reported {}{separator}{cause}. {about_cause}", self.reason())
     }
 }

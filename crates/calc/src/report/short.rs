@@ -2,15 +2,17 @@
 
 mod sentence;
 
+use std::fmt;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use self::sentence::{pause_text, sentence};
 use super::{
     Report, Trigger,
-    phrases::names,
+    phrases::{names, paused_since},
     target_pods,
-    warning::{Warning, extra_pods, warnings},
+    warning::{Warning, extra_pods, setting_warnings},
 };
 use crate::{
     api::{
@@ -61,7 +63,7 @@ pub enum State {
     /// Some metrics have no value, so the target is not scaled down.
     MetricMissing,
     /// Pods that don't exist, are not ready or not measured keep the replicas from following the
-    /// metrics, or the scheduler can't place pods.
+    /// metrics, the scheduler can't place pods, or no pod is ready.
     WaitingForPods,
     /// The target is being scaled.
     Scaling,
@@ -81,12 +83,13 @@ pub enum State {
 pub struct ShortReport {
     /// The state of the autoscaler.
     pub state: State,
-    /// The cause, in a few words, and the warnings.
+    /// The cause, in a few words, and the warnings. Begins with the warnings that
+    /// [precede the state](Warning::precedes_state).
     pub sentence: String,
     /// The cause without the warnings.
     pub cause: String,
     /// The pause of the autoscaler, in a few words, even if it prevents no scaling now. The
-    /// sentence begins with it.
+    /// sentence begins with it, and has its time.
     pub pause: Option<String>,
     /// The largest ratio of a metric's value to its target.
     pub load: Option<f64>,
@@ -110,31 +113,67 @@ pub struct Surroundings<'a> {
     /// The reason why the target's controller can't create pods
     /// ([`SelectedPods::replica_failure`](crate::SelectedPods::replica_failure)).
     pub replica_failure: Option<&'a str>,
-    /// The pods that the scheduler can't place, by the controller's last decision. They precede
-    /// [`State::AtMaximum`] and [`State::Steady`].
+    /// The pods that the scheduler can't place, by the controller's last decision. With them, the
+    /// state is [`State::WaitingForPods`] instead of [`State::AtMaximum`], [`State::AtMinimum`] or
+    /// [`State::Steady`].
     pub unschedulable_pods: Option<UnschedulablePods>,
-    /// The controller's last decision in one sentence. It has causes that the status lacks: pods
-    /// that exist, but keep the replicas from following the metrics, and unready pods at
-    /// `maxReplicas`.
+    /// The number of pods if none of them is ready, by the controller's last decision
+    /// ([`Explanation::unready_pods`](crate::Explanation::unready_pods)). They change the state as
+    /// unschedulable pods do.
+    pub unready_pods: Option<usize>,
+    /// The controller's last decision in one sentence. It has causes that the status lacks, such as
+    /// pods that are not ready.
     pub last_decision: Option<&'a str>,
     /// The names of the other autoscalers of the target, of all APIs.
     pub other_autoscalers: &'a [String],
     /// The conflict with them ([`describe_bounds_conflict`](super::describe_bounds_conflict)).
     pub bounds_conflict: Option<&'a str>,
-    /// The number of recent scalings after which another client has changed the replicas. 0 if it
-    /// is unknown, or too low to report.
-    pub overwritten_scalings: u32,
+    /// The recent scalings after which another client has changed the replicas. `None` if they are
+    /// unknown, or too few to report.
+    pub overwritten_scalings: Option<OverwrittenScalings>,
 }
 
-/// A clause about scalings after which another client has changed the replicas. An event shows only
-/// the number from which a controller reports them, so `scalings` is a lower bound.
-pub(super) fn describe_overwritten(scalings: u32) -> String {
-    format!("another client has changed the replicas after at least {scalings} scalings")
+/// Recent scalings after which another client has changed the replicas. Prints as a clause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverwrittenScalings {
+    /// Their number. A lower bound, because an event shows only the number from which a controller
+    /// reports them.
+    pub count: u32,
+    /// A time at which the controller has seen such a change, by its clock. `None` if an older
+    /// version has recorded them.
+    pub seen_at: Option<Timestamp>,
 }
 
-fn shared_target_text(others: &[String]) -> String {
-    let verb = if others.len() == 1 { "has" } else { "have" };
-    format!("{} {verb} the same target", names(others))
+impl fmt::Display for OverwrittenScalings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.count;
+        write!(f, "another client has changed the replicas after at least {count} scalings")?;
+        self.seen_at.map_or(Ok(()), |at| write!(f, ", seen at {at:.0}"))
+    }
+}
+
+/// The warnings about settings and target, each with a text. `sentence` is the report's sentence
+/// without them: the condition about an ambiguous selector already names the other autoscalers.
+fn all_warnings(
+    hpa: &HorizontalPodAutoscaler,
+    settings: &Settings,
+    surroundings: Surroundings<'_>,
+    sentence: &str,
+) -> Vec<(Warning, String)> {
+    let mut warnings = setting_warnings(hpa, settings);
+    let extra_pods = extra_pods(hpa, settings).map(ToOwned::to_owned);
+    warnings.extend(extra_pods.map(|text| (Warning::ExtraPods, text)));
+    let overwritten = surroundings.overwritten_scalings.map(|scalings| scalings.to_string());
+    warnings.extend(overwritten.map(|text| (Warning::ReplicasOverwritten, text)));
+    let others = surroundings.other_autoscalers;
+    if let Some(conflict) = surroundings.bounds_conflict {
+        warnings.push((Warning::SharedTarget, conflict.to_owned()));
+    } else if !others.iter().all(|other| has_name(sentence, other)) {
+        let verb = if others.len() == 1 { "has" } else { "have" };
+        let text = format!("{} {verb} the same target", names(others));
+        warnings.push((Warning::SharedTarget, text));
+    }
+    warnings
 }
 
 impl State {
@@ -171,33 +210,9 @@ impl ShortReport {
         settings: &Settings,
         surroundings: Surroundings<'_>,
     ) -> Self {
-        let Surroundings {
-            scale,
-            replica_failure,
-            unschedulable_pods,
-            other_autoscalers,
-            bounds_conflict,
-            overwritten_scalings,
-            ..
-        } = surroundings;
         let measured = largest_measurement(hpa, settings);
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
-        let lacks_pods = scale.is_some_and(|scale| scale.status_replicas < scale.spec_replicas);
-        let state = match state(hpa, load, settings) {
-            // A higher maximum doesn't create the pods that don't exist. If the status has no pods,
-            // maybe no controller writes it.
-            State::AtMaximum
-                if lacks_pods
-                    && (replica_failure.is_some()
-                        || scale.is_some_and(|scale| scale.status_replicas > 0)) =>
-            {
-                State::WaitingForPods
-            }
-            State::AtMaximum | State::Steady if unschedulable_pods.is_some() => {
-                State::WaitingForPods
-            }
-            state => state,
-        };
+        let state = state_with_surroundings(state(hpa, load, settings), surroundings);
         let measured = match active_fallback(hpa, settings) {
             Some(active) => Some(go_text::truncate(
                 format!("a fallback is active: {}", active.message),
@@ -206,12 +221,13 @@ impl ShortReport {
             None => measured.map(|(measurement, _)| measurement.to_string()),
         };
         let pause = pause_text(hpa, state, settings.pause);
-        let mut sentence = sentence(hpa, state, measured, pause.as_deref(), surroundings);
+        let dated_pause = pause.as_ref().map(|pause| format!("{pause}{}", paused_since(hpa)));
+        let mut sentence = sentence(hpa, state, measured, dated_pause.as_deref(), surroundings);
         // The last decision also names the metrics that failed.
         let has_decision = |decision: &str| sentence.starts_with(decision);
         let names_missing =
             state == State::MetricMissing || surroundings.last_decision.is_some_and(has_decision);
-        if let Some(pause) = pause.as_deref().filter(|_| state.has_hidden_pause()) {
+        if let Some(pause) = dated_pause.filter(|_| state.has_hidden_pause()) {
             sentence = format!("{pause}; {sentence}");
         }
         let missing: Vec<_> = missing_metrics(hpa).filter(|_| state.is_by_metrics()).collect();
@@ -220,31 +236,15 @@ impl ShortReport {
             sentence.push_str("; no value of ");
             sentence.push_str(&missing.join(" and "));
         }
-        let mut warnings = warnings(hpa, settings);
-        let extra_pods = extra_pods(hpa, settings).map(ToOwned::to_owned);
-        warnings.extend(extra_pods.map(|text| (Warning::ExtraPods, text)));
-        if overwritten_scalings > 0 {
-            let text = describe_overwritten(overwritten_scalings);
-            warnings.push((Warning::ReplicasOverwritten, text));
-        }
-        if let Some(conflict) = bounds_conflict {
-            warnings.push((Warning::SharedTarget, conflict.to_owned()));
-        } else if !other_autoscalers.iter().all(|other| has_name(&sentence, other)) {
-            // The condition about an ambiguous selector would name them already.
-            warnings.push((Warning::SharedTarget, shared_target_text(other_autoscalers)));
-        }
         let cause = one_line(&sentence).into_owned();
-        let (warnings, texts): (Vec<_>, Vec<_>) = warnings.into_iter().unzip();
-        for text in texts {
-            sentence.push_str("; ");
-            sentence.push_str(&go_text::truncate(text, MAX_WARNING_LEN));
-        }
-        let start_up = settings.cpu_initialization_period;
-        let has_known_cause = lacks_pods || unschedulable_pods.is_some();
-        let start_up = if has_known_cause { start_up.min(CREATION_PERIOD) } else { start_up };
-        let may_start = state == State::WaitingForPods && replica_failure.is_none();
-        let starting_until = hpa.status.last_scale_time.filter(|_| may_start);
-        let starting_until = starting_until.map(|scaled| after(scaled, start_up));
+        let warnings = all_warnings(hpa, settings, surroundings, &sentence).into_iter();
+        let (first, last): (Vec<_>, Vec<_>) =
+            warnings.partition(|(warning, _)| warning.precedes_state());
+        let text = |(_, text): &(Warning, String)| go_text::truncate(text.clone(), MAX_WARNING_LEN);
+        let texts = first.iter().map(text).chain([sentence]).chain(last.iter().map(text));
+        let sentence = texts.collect::<Vec<_>>().join("; ");
+        let warnings = first.into_iter().chain(last).map(|(warning, _)| warning).collect();
+        let starting_until = starting_until(hpa, settings, state, surroundings);
         let sentence = one_line(&sentence).into_owned();
         Self { state, sentence, cause, pause, load, has_missing_metric, warnings, starting_until }
     }
@@ -260,6 +260,49 @@ impl ShortReport {
         let is_starting = self.starting_until.is_some_and(|until| now < until);
         self.state.is_problem() && !is_starting || self.pause.is_some() || !self.warnings.is_empty()
     }
+}
+
+/// The state by the status, unless the pods prevent what it says.
+fn state_with_surroundings(by_status: State, surroundings: Surroundings<'_>) -> State {
+    let Surroundings { scale, replica_failure, unschedulable_pods, unready_pods, .. } =
+        surroundings;
+    match by_status {
+        // A higher maximum doesn't create the pods that don't exist. If the status has no pods,
+        // maybe no controller writes it.
+        State::AtMaximum
+            if has_fewer_pods_than_replicas(scale)
+                && (replica_failure.is_some()
+                    || scale.is_some_and(|scale| scale.status_replicas > 0)) =>
+        {
+            State::WaitingForPods
+        }
+        State::AtMaximum | State::AtMinimum | State::Steady
+            if unschedulable_pods.is_some() || unready_pods.is_some() =>
+        {
+            State::WaitingForPods
+        }
+        state => state,
+    }
+}
+
+fn has_fewer_pods_than_replicas(scale: Option<&Scale>) -> bool {
+    scale.is_some_and(|scale| scale.status_replicas < scale.spec_replicas)
+}
+
+/// See [`ShortReport::starting_until`].
+fn starting_until(
+    hpa: &HorizontalPodAutoscaler,
+    settings: &Settings,
+    state: State,
+    surroundings: Surroundings<'_>,
+) -> Option<Timestamp> {
+    let Surroundings { scale, replica_failure, unschedulable_pods, .. } = surroundings;
+    let start_up = settings.cpu_initialization_period;
+    let has_known_cause = has_fewer_pods_than_replicas(scale) || unschedulable_pods.is_some();
+    let start_up = if has_known_cause { start_up.min(CREATION_PERIOD) } else { start_up };
+    let may_start = state == State::WaitingForPods && replica_failure.is_none();
+    let scaled = hpa.status.last_scale_time.filter(|_| may_start)?;
+    Some(after(scaled, start_up))
 }
 
 impl Report {
@@ -283,7 +326,7 @@ impl Report {
             _ if has_fallback => State::Fallback,
             Reason::MaxReplicas
                 if self.scale_to.is_none()
-                    && (self.lacks_existing_pods || self.unschedulable_pods.is_some()) =>
+                    && (self.lacks_existing_pods || self.lacks_usable_pods()) =>
             {
                 State::WaitingForPods
             }
@@ -291,17 +334,22 @@ impl Report {
             _ if self.scale_to.is_some() => State::Scaling,
             _ if has_failed => State::MetricMissing,
             Reason::Policy => State::RateLimited,
-            Reason::MinReplicas => State::AtMinimum,
+            Reason::MinReplicas if !self.lacks_usable_pods() => State::AtMinimum,
             Reason::Stabilization => State::Stabilizing,
             _ if self.waits_for_pods() => State::WaitingForPods,
             _ => State::Steady,
         }
     }
 
+    /// Whether pods can't be scheduled, or none is ready.
+    fn lacks_usable_pods(&self) -> bool {
+        self.unschedulable_pods.is_some() || self.unready_pods.is_some()
+    }
+
     /// Whether pods that don't exist or don't count keep the replicas from following the metrics,
-    /// or pods can't be scheduled.
+    /// or the target [lacks usable pods](Self::lacks_usable_pods).
     fn waits_for_pods(&self) -> bool {
-        if self.unschedulable_pods.is_some() {
+        if self.lacks_usable_pods() {
             return true;
         }
         let winner = self.winner.and_then(|index| self.metrics.get(index));

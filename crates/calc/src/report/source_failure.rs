@@ -43,7 +43,7 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
     }
     Some(if error.contains(PROMETHEUS) {
         let cause = if is_late(error) {
-            about_lateness()
+            ADVICE_ABOUT_LATENESS
         } else {
             "The request to Prometheus fails here, as the message says. Check --prometheus-url \
              URL, or servers in the rules file."
@@ -53,7 +53,7 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
              NAMESPACE service/NAME PORT, and here --prometheus-url http://localhost:PORT."
         )
     } else if error.contains(RESOURCES_NOT_READ) {
-        about_api_server_resources()
+        ADVICE_ABOUT_DISCOVERY.to_owned()
     } else if error.contains(NOT_DISCOVERED) && !error.contains(AUTOSCALERS_NOT_SYNCED) {
         "The series of the rules (--metrics-config) could not be read here. The details: hpa rules \
          check FILE --prometheus-url URL"
@@ -108,18 +108,15 @@ pub(super) fn about_answer(error: &str, url: &str) -> Option<String> {
 }
 
 /// Advice about Prometheus that doesn't respond in time.
-pub(super) fn about_lateness() -> &'static str {
-    "Prometheus doesn't respond in time, as the message says: it is slow or overloaded, or the \
-     packets are dropped on the way. Measure the query in its user interface, and make a slow one \
-     a recording rule, or raise --prometheus-query-timeout."
-}
+pub(super) const ADVICE_ABOUT_LATENESS: &str = "Prometheus doesn't respond in time, as the message \
+     says: it is slow or overloaded, or the packets are dropped on the way. Measure the query in \
+     its user interface, and make a slow one a recording rule, or raise \
+     --prometheus-query-timeout.";
 
 /// Advice about the discovery of the API server, which rules need, if it can't be read.
-pub(super) fn about_api_server_resources() -> String {
-    "The rules (--metrics-config) need the discovery of the API server, which can't be read, as the \
-     message says. Check it: kubectl get --raw /api, and kubectl get --raw /apis"
-        .to_owned()
-}
+pub(super) const ADVICE_ABOUT_DISCOVERY: &str = "The rules (--metrics-config) need the discovery \
+     of the API server, which can't be read, as the message says. Check it: kubectl get --raw \
+     /api, and kubectl get --raw /apis";
 
 /// Advice about a query that Prometheus, or the server of a collector, refuses.
 pub(super) fn about_refused_query(name: &str) -> String {
@@ -142,13 +139,13 @@ pub(super) fn about_absence(inputs: &Inputs, metric: &MetricReport, error: &str)
         format!(" If {api} is to have it: kubectl get apiservices | grep {api} names its service.")
     };
     let about_list =
-        if lacked_series(error) { format!(" {}", about_relist()) } else { String::new() };
+        if lacked_series(error) { format!(" {ADVICE_ABOUT_RELIST}") } else { String::new() };
     let command = rules_explain_command(&inputs.hpa, index, None);
     if error.contains(OF_OTHER_RESOURCES) {
         return format!(
-            "The rule in the message has {name}, but for other resources: {command} says for which. \
-             Correct the metric in spec.metrics[{index}], or add an override for the resource to \
-             the rule.{about_api}"
+            "The rule in the message has {name}, but for other resources: {command} says for \
+             which. Correct the metric in spec.metrics[{index}], or add an override for the \
+             resource to the rule.{about_api}"
         );
     }
     format!(
@@ -158,10 +155,9 @@ pub(super) fn about_absence(inputs: &Inputs, metric: &MetricReport, error: &str)
 }
 
 /// Advice about series that were missing when the controller last listed them.
-pub(super) fn about_relist() -> &'static str {
-    "The controller lists the series every --metrics-relist-interval (10m by default) and at its \
-     start, so it reads new ones after the next list."
-}
+pub(super) const ADVICE_ABOUT_RELIST: &str = "The controller lists the series every \
+     --metrics-relist-interval (10m by default) and at its start, so it reads new ones after the \
+     next list.";
 
 /// The command that says which rules have the metric at an index of `spec.metrics`, and why its
 /// query has no value. It has placeholders for the rules file and the server. `pod` is the pod to
@@ -216,9 +212,9 @@ fn about_unusable_result(name: &str, error: &str, default: &str) -> Option<Strin
     Some(if error.contains(NOT_A_NUMBER) {
         format!(
             "The query in the message returns NaN for {name}: a sample of its series is NaN, or it \
-             divides 0 by 0, or takes a quantile of a histogram that counted nothing in its window. \
-             A longer window helps against the last two. Or, if {name} is 0 then: (QUERY) >= 0 or \
-             {default}."
+             divides 0 by 0, or takes a quantile of a histogram that counted nothing in its \
+             window. A longer window helps against the last two. Or, if {name} is 0 then: (QUERY) \
+             >= 0 or {default}."
         )
     } else if error.contains(SCALAR_IS_NAN) {
         format!(
@@ -232,9 +228,9 @@ fn about_unusable_result(name: &str, error: &str, default: &str) -> Option<Strin
         )
     } else if error.contains(RANGE_VECTOR) {
         format!(
-            "The query in the message returns a range vector, which has no current value of {name}: \
-             remove the range, such as [5m], or use a function of it, such as rate() for a counter \
-             and max_over_time() for a gauge."
+            "The query in the message returns a range vector, which has no current value of \
+             {name}: remove the range, such as [5m], or use a function of it, such as rate() for a \
+             counter and max_over_time() for a gauge."
         )
     } else {
         return None;
@@ -306,8 +302,8 @@ pub(super) fn about_no_value(inputs: &Inputs, metric: &MetricReport, error: &str
     }
     if error.contains(THE_QUERY) {
         return format!(
-            "The query in the message, that of {name}, has no result. Check the names and selectors \
-             in spec.metrics[{index}]: {} says which series there are.",
+            "The query in the message, that of {name}, has no result. Check the names and \
+             selectors in spec.metrics[{index}]: {} says which series there are.",
             rules_explain_command(&inputs.hpa, *index, running_pod(inputs))
         );
     }

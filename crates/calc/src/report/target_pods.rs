@@ -4,18 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     inputs::Inputs,
-    metrics::{MetricReport, PodReport, is_unready},
+    metrics::{MetricReport, PodReport},
     phrases::{age, namespace},
     short::CREATION_PERIOD,
 };
 use crate::{
     api::{Pod, PodPhase, Scale},
     decision::Decision,
-    explain::{MetricExplanation, Reason, counted},
-    pods::PodClass,
-    replicas::Rule,
+    explain::{MetricExplanation, Reason, counted, none_ready_text},
+    pods::{self, PodClass, is_pending_or_unready, is_unready},
+    replicas::{Rule, pod_count},
     shell::{quote, quote_always},
-    time::after,
 };
 
 /// Describes pods that don't exist or don't count, if they keep the replicas from following the
@@ -24,14 +23,14 @@ pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<St
     let (winner, scale) = winner_and_scale(inputs, decision)?;
     let (existing, replicas) = (scale.status_replicas, scale.spec_replicas);
     let failure = inputs.selected.replica_failure.as_ref().filter(|_| existing < replicas);
-    // A quota or a webhook may refuse them.
+    // A quota or a webhook may refuse the pods.
     let is_missing_for_long = lacks_existing_pods(inputs) && has_settled(inputs);
     if failure.is_none() && !is_held_back(inputs, decision) && !is_missing_for_long {
         return None;
     }
     let pods = match winner.counted_pods {
         Some(count) if existing >= replicas => part_of_pods(inputs, count, replicas, "count"),
-        _ => part_of_pods(inputs, usize::try_from(existing).unwrap_or(0), replicas, "exist"),
+        _ => part_of_pods(inputs, pod_count(existing), replicas, "exist"),
     };
     Some(match failure {
         Some(failure) => format!("{pods}: {failure}"),
@@ -50,8 +49,7 @@ pub(super) fn ignored_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
         winner.rule == Some(Rule::Proportional) && winner.pods.is_some_and(|pods| pods.ignored > 0);
     let is_at_target = winner.ratio.is_some_and(|ratio| ratio.total_cmp(&1.0).is_eq());
     let lacks_samples = is_at_target && winner.rebalanced_ratio.is_some();
-    let is_part = i32::try_from(count).is_ok_and(|count| count < replicas);
-    (is_part && (is_smaller || lacks_samples))
+    (count < pod_count(replicas) && (is_smaller || lacks_samples))
         .then(|| part_of_pods(inputs, count, replicas, "count"))
 }
 
@@ -69,9 +67,8 @@ fn is_held_back(inputs: &Inputs, decision: &Decision<'_>) -> bool {
 /// outdated, or has only some of the pods, such as the ready ones.
 pub(super) fn lacks_existing_pods(inputs: &Inputs) -> bool {
     let Ok(scale) = &inputs.scale else { return false };
-    let active_count = active_pods(inputs).count();
     (1..scale.spec_replicas).contains(&scale.status_replicas)
-        && i32::try_from(active_count).is_ok_and(|count| count < scale.spec_replicas)
+        && active_pods(inputs).count() < pod_count(scale.spec_replicas)
 }
 
 /// Whether the pods of the last scaling have had the time to be created or deleted.
@@ -91,9 +88,8 @@ pub(super) fn about_surge_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Opt
     let deleted = inputs.selected.pods.iter().filter(|pod| pod.terminating).count();
     let active = active_pods(inputs).count();
     // A person may have scaled the target down, and the status still counts the pods.
-    let is_kept = surge > 0
-        && (usize::try_from(surge).is_ok_and(|surge| surge > deleted)
-            || i32::try_from(active).is_ok_and(|active| active > scale.spec_replicas));
+    let is_kept =
+        surge > 0 && (pod_count(surge) > deleted || active > pod_count(scale.spec_replicas));
     let has_surge = is_kept && has_settled(inputs);
     (is_by_replica && has_surge && !has_no_surge).then(|| {
         format!(
@@ -112,7 +108,7 @@ fn winner_and_scale<'a>(
     decision.explanation().winning_metric().zip(inputs.scale.as_ref().ok())
 }
 
-/// `1 of 3 pods counts (2 being deleted)`. `verb` is in the plural.
+/// A clause such as `1 of 3 pods counts (2 being deleted)`. `verb` is in the plural.
 fn part_of_pods(inputs: &Inputs, part: usize, replicas: i32, verb: &str) -> String {
     let ending = if part == 1 { "s" } else { "" };
     let states = ignored_pods_by_state(inputs).map(|states| format!(" ({states})"));
@@ -169,11 +165,10 @@ pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
         .ratio
         .zip(metric.tolerances)
         .is_some_and(|(ratio, (up, _))| ratio.is_finite() && ratio > 1.0 + up);
-    let counted = metric.counted_pods.and_then(|counted| i32::try_from(counted).ok());
     metric.rule == Some(Rule::Proportional)
         && is_above
         && metric.proposed_replicas.is_some_and(|proposed| proposed <= replicas)
-        && counted.is_some_and(|counted| counted < replicas)
+        && metric.counted_pods.is_some_and(|counted| counted < pod_count(replicas))
 }
 
 /// Counts the pods that are not ready: first those that have had the time to start, then the
@@ -202,14 +197,13 @@ fn long_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String>
     }
     let total = active_pods(inputs).count();
     let unready = active_pods(inputs).filter(|pod| is_pending_or_unready(pod));
-    let unready_count = unready.clone().count();
-    let unready = unready.filter(|pod| !is_in_start_up(inputs, pod)).count();
-    match (unready, total) {
-        (0, _) => None,
-        (_, 1) => Some("the only pod is not ready".to_owned()),
-        _ if unready_count == total => Some(format!("none of the {total} pods is ready")),
-        (1, _) => Some(format!("1 of {total} pods is not ready")),
-        _ => Some(format!("{unready} of {total} pods are not ready")),
+    let none_is_ready = unready.clone().count() == total;
+    let long_unready = unready.filter(|pod| !is_in_start_up(inputs, pod)).count();
+    match long_unready {
+        0 => None,
+        _ if none_is_ready => Some(none_ready_text(total)),
+        1 => Some(format!("1 of {total} pods is not ready")),
+        _ => Some(format!("{long_unready} of {total} pods are not ready")),
     }
 }
 
@@ -267,14 +261,22 @@ pub(super) fn counted_unready_pods(winner: &MetricReport) -> Option<String> {
     }
 }
 
+/// Counts the pods that the ratio of the deciding metric includes as missing, and that are not
+/// ready, except those in their start-up. Pods that crash again and again often have no sample.
+pub(super) fn missing_unready_pods(winner: &MetricReport) -> Option<String> {
+    winner.explanation.rebalanced_ratio?;
+    let missing = winner.pod_list.iter().filter(|pod| pod.class == PodClass::Missing);
+    let unready = missing.filter(|pod| pod.is_unready && !pod.is_starting);
+    match unready.count() {
+        0 => None,
+        1 => Some("1 missing pod is not ready".to_owned()),
+        count => Some(format!("{count} missing pods are not ready")),
+    }
+}
+
 /// The pods that neither have finished nor are being deleted.
 fn active_pods(inputs: &Inputs) -> impl Iterator<Item = &Pod> + Clone {
     inputs.selected.pods.iter().filter(|pod| pod.is_active()).map(AsRef::as_ref)
-}
-
-/// Whether a pod is pending or not ready, although the scheduler can place it.
-fn is_pending_or_unready(pod: &Pod) -> bool {
-    !pod.unschedulable && (pod.phase == PodPhase::Pending || is_unready(pod))
 }
 
 /// Advice about the pods of [`absent_pods`].
@@ -357,18 +359,12 @@ pub(super) fn pods_with_advice<'a>(
     active_pods(inputs).filter(|pod| (pods.includes)(pod)).map(|pod| &*pod.name).collect()
 }
 
-/// Whether a pod is in the CPU initialization period after its start, and may be unready or not
-/// measured because it is still starting. A pod that is no longer ready has started. A pod without
-/// a start time is not on a node yet, and may be new until the last scaling
-/// [has settled](has_settled).
+/// Whether a pod may be unready or not measured because it is
+/// [still starting](pods::is_in_start_up). A pod without a start time is not on a node yet, and may
+/// be new until the last scaling [has settled](has_settled).
 pub(super) fn is_in_start_up(inputs: &Inputs, pod: &Pod) -> bool {
-    let settings = &inputs.settings;
-    let Some(start) = pod.start_time else {
-        return pod.phase == PodPhase::Pending && !has_settled(inputs);
-    };
-    // By the rule of `PodClassReason::NeverReady`.
-    let first_change = after(start, settings.initial_readiness_delay);
-    let was_ready = is_unready(pod)
-        && pod.ready.is_some_and(|ready| ready.last_transition_time >= first_change);
-    inputs.now.duration_since(start) < settings.cpu_initialization_period && !was_ready
+    match pod.start_time {
+        Some(start) => pods::is_in_start_up(pod, start, &inputs.settings, inputs.now),
+        None => pod.phase == PodPhase::Pending && !has_settled(inputs),
+    }
 }

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     api::Scale,
-    history::{Direction, History},
+    history::{Direction, History, Recommendation},
     pause::Pause,
     plan::{ScaleReadError, SelectedPods},
-    readings::{MetricsApi, PodSample, ReadError, Reading},
+    readings::{MetricsApi, PodSample, ReadError, Reading, Readings},
     settings::{MetricSettings, SettingPolicy, Settings},
 };
 
@@ -28,8 +28,8 @@ impl Inputs {
     }
 }
 
-fn at(ago: i64) -> Timestamp {
-    Timestamp::from_second(NOW - ago).unwrap()
+fn seconds_ago(seconds: i64) -> Timestamp {
+    Timestamp::from_second(NOW - seconds).unwrap()
 }
 
 fn pod(name: &str, phase: &str, request: Option<&str>) -> crate::Pod {
@@ -39,11 +39,11 @@ fn pod(name: &str, phase: &str, request: Option<&str>) -> crate::Pod {
         "spec": { "containers": [{ "name": "app", "resources": requests }] },
         "status": {
             "phase": phase,
-            "startTime": at(900).to_string(),
+            "startTime": seconds_ago(900).to_string(),
             "conditions": [{
                 "type": "Ready",
                 "status": "True",
-                "lastTransitionTime": at(800).to_string(),
+                "lastTransitionTime": seconds_ago(800).to_string(),
             }],
         },
     }))
@@ -53,7 +53,7 @@ fn pod(name: &str, phase: &str, request: Option<&str>) -> crate::Pod {
 fn samples(values: &[(&str, i64)]) -> Reading {
     let sample = |milli| PodSample {
         value: crate::MilliValue::from_milli(milli),
-        timestamp: at(10),
+        timestamp: seconds_ago(10),
         window: jiff::SignedDuration::from_secs(30),
     };
     Reading::Pods(values.iter().map(|(pod, milli)| (*pod, sample(*milli))).collect())
@@ -95,7 +95,7 @@ fn inputs(spec: Value) -> Inputs {
         selected: SelectedPods::new(names.map(|name| pod(name, "Running", Some("600m")))),
         readings: [(0, Ok(equal_samples(431)))].into_iter().collect(),
         history: Some(History::default()),
-        now: at(0),
+        now: seconds_ago(0),
     }
 }
 
@@ -116,25 +116,71 @@ fn conditions_of(conditions: &[(&str, &str, &str)]) -> Vec<Condition> {
     conditions.map(|condition| serde_json::from_value(condition).unwrap()).collect()
 }
 
-/// Four replicas; one pod was started `seconds_ago` and is pending.
-fn inputs_with_pending_pod(milli: i64, seconds_ago: i64) -> Inputs {
+fn scaling_inactive(reason: &str, message: &str) -> Condition {
+    let condition =
+        json!({ "type": "ScalingActive", "status": "False", "reason": reason, "message": message });
+    serde_json::from_value(condition).unwrap()
+}
+
+/// Four replicas; one pod was started `started_ago` seconds ago and is pending.
+fn inputs_with_pending_pod(milli: i64, started_ago: i64) -> Inputs {
     let mut inputs = inputs_at(milli, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
-    let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
-    pods[3].phase = "Pending".into();
-    pods[3].start_time = Some(at(seconds_ago));
-    inputs.selected = SelectedPods::new(pods);
+    let pod = pod_mut(&mut inputs, 3);
+    (pod.phase, pod.start_time) = ("Pending".into(), Some(seconds_ago(started_ago)));
     inputs
+}
+
+fn pods_mut(inputs: &mut Inputs) -> impl Iterator<Item = &mut crate::Pod> {
+    inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut)
+}
+
+fn pod_mut(inputs: &mut Inputs, index: usize) -> &mut crate::Pod {
+    std::sync::Arc::make_mut(&mut inputs.selected.pods[index])
+}
+
+/// An External metric.
+fn external(name: &str, target: &Value) -> Value {
+    json!({ "type": "External", "external": { "metric": { "name": name }, "target": target } })
+}
+
+/// A Pods metric.
+fn rps_spec() -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": "10" });
+    json!({ "type": "Pods", "pods": { "metric": { "name": "rps" }, "target": target } })
+}
+
+/// Replaces the metrics by this one.
+fn set_metric(inputs: &mut Inputs, spec: Value) {
+    inputs.hpa.spec.metrics = vec![serde_json::from_value(spec).unwrap()];
+}
+
+/// The failure of the only metric.
+fn failed_reading(api: MetricsApi, error: impl std::fmt::Display) -> Readings {
+    [(0, Err(ReadError::fetch(api, error)))].into_iter().collect()
+}
+
+/// A history with one recommendation.
+fn history_with(replicas: i32, ago: i64) -> History {
+    let recommendation = Recommendation { replicas, at: seconds_ago(ago) };
+    History { recommendations: vec![recommendation], ..History::default() }
+}
+
+/// Applies the annotations and fields of the autoscaler.
+fn resolve_settings(inputs: &mut Inputs) {
+    let policy = SettingPolicy::default();
+    inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
+}
+
+fn built_in_settings(hpa: &HorizontalPodAutoscaler) -> Settings {
+    Settings::default().for_kube_controller_manager(hpa, &SettingPolicy::default())
 }
 
 /// An External metric that can't be read, and the condition `ScalingActive` of the controller.
 fn inputs_with_unreadable_metric(scaling_active: &str) -> Inputs {
-    let target = json!({ "type": "Value", "value": "5" });
-    let source = json!({ "metric": { "name": "queue" }, "target": target });
-    let metric = json!({ "type": "External", "external": source });
-    let mut inputs = inputs(json!({ "metrics": [metric] }));
-    let error =
-        ReadError::fetch(MetricsApi::External, "the server could not find the metric queue");
-    inputs.readings = [(0, Err(error))].into_iter().collect();
+    let queue = external("queue", &json!({ "type": "Value", "value": "5" }));
+    let mut inputs = inputs(json!({ "metrics": [queue] }));
+    inputs.readings =
+        failed_reading(MetricsApi::External, "the server could not find the metric queue");
     let current = json!({ "metric": { "name": "queue" }, "current": { "value": "7" } });
     inputs.hpa.status = serde_json::from_value(json!({
         "currentReplicas": 4, "desiredReplicas": 4,
@@ -174,7 +220,7 @@ fn container_named_memory_does_not_change_the_unit_of_cpu() {
     let target = json!({ "type": "AverageValue", "averageValue": "400m" });
     let source = json!({ "name": "cpu", "container": "memory-store", "target": target });
     let spec = json!({ "type": "ContainerResource", "containerResource": source });
-    inputs.hpa.spec.metrics = vec![serde_json::from_value(spec).unwrap()];
+    set_metric(&mut inputs, spec);
     let report = inputs.report();
     assert_contains(&report, "* cpu of container memory-store: 431m, target 400m; ");
 }
@@ -183,9 +229,7 @@ fn container_named_memory_does_not_change_the_unit_of_cpu() {
 fn metric_that_fails_beside_others_is_in_the_sentence() {
     let target = json!({ "type": "Utilization", "averageUtilization": 66 });
     let cpu = json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } });
-    let queue = json!({ "type": "External", "external": {
-        "metric": { "name": "queue" }, "target": { "type": "Value", "value": "5" },
-    } });
+    let queue = external("queue", &json!({ "type": "Value", "value": "5" }));
     let mut inputs = inputs(json!({ "metrics": [cpu, queue] }));
     let error = "the server could not find the metric queue for ";
     inputs.readings.insert(1, Err(ReadError::fetch(MetricsApi::External, error)));
@@ -235,9 +279,7 @@ fn state_is_that_of_the_decision_and_not_of_the_stored_status() {
     inputs.scale.as_mut().unwrap().status_replicas = 2;
     let values = ["web-0", "web-1"].map(|name| (name, 900));
     inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
-    let pods: Vec<_> =
-        inputs.selected.pods.iter().take(2).map(|pod| crate::Pod::clone(pod)).collect();
-    inputs.selected = SelectedPods::new(pods);
+    inputs.selected.pods.truncate(2);
     let report = inputs.report();
     assert!(report.sentence.starts_with("scales from 2 to 4"), "{}", report.sentence);
     assert_eq!(report.state(State::Steady), State::Scaling);
@@ -247,11 +289,11 @@ fn state_is_that_of_the_decision_and_not_of_the_stored_status() {
 fn ages_of_samples_are_printed() {
     let report = inputs(json!({})).report();
     assert_contains(&report, "    samples: 10s old, measured over 30s\n");
-    assert_eq!(report.metrics[0].pod_list[0].sampled_at, Some(at(10)));
+    assert_eq!(report.metrics[0].pod_list[0].sampled_at, Some(seconds_ago(10)));
     let mut inputs = inputs(json!({}));
     let value = crate::MilliValue::from_milli(431);
     let window = jiff::SignedDuration::from_secs(30);
-    let sample = |ago| PodSample { value, timestamp: at(ago), window };
+    let sample = |ago| PodSample { value, timestamp: seconds_ago(ago), window };
     let ages = [("web-0", 10), ("web-1", 400)];
     let samples = ages.map(|(pod, ago)| (pod, sample(ago))).into_iter().collect();
     inputs.readings = [(0, Ok(Reading::Pods(samples)))].into_iter().collect();
@@ -284,15 +326,13 @@ fn unreadable_scale_has_no_decision() {
 
 #[test]
 fn failing_metric_with_an_active_fallback_has_the_state_fallback() {
-    let target = json!({ "type": "Value", "value": "300" });
-    let source = json!({ "metric": { "name": "queue" }, "target": target });
-    let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": source }] }));
-    let error = ReadError::fetch(MetricsApi::External, "no such server");
-    inputs.readings = [(0, Err(error))].into_iter().collect();
+    let queue = external("queue", &json!({ "type": "Value", "value": "300" }));
+    let mut inputs = inputs(json!({ "metrics": [queue] }));
+    inputs.readings = failed_reading(MetricsApi::External, "no such server");
     inputs.hpa.status.conditions = vec![
         serde_json::from_value(json!({
             "type": "ExternalMetricFallbackActive", "status": "True", "reason": "FallbackActive",
-            "lastTransitionTime": at(60).to_string(),
+            "lastTransitionTime": seconds_ago(60).to_string(),
         }))
         .unwrap(),
     ];
@@ -313,10 +353,8 @@ fn thresholds_are_printed_as_quantities(
     #[case] target: &str,
     #[case] expected: &str,
 ) {
-    let target = json!({ "type": "Value", "value": target });
-    let source = json!({ "metric": { "name": "queue" }, "target": target });
-    let metric = json!({ "type": "External", "external": source });
-    let mut inputs = inputs(json!({ "metrics": [metric], "minReplicas": 0 }));
+    let queue = external("queue", &json!({ "type": "Value", "value": target }));
+    let mut inputs = inputs(json!({ "metrics": [queue], "minReplicas": 0 }));
     let reading = Reading::External(vec![crate::MilliValue::from_milli(milli)].into());
     inputs.readings = [(0, Ok(reading))].into_iter().collect();
     if milli == 0 {

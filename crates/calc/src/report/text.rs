@@ -38,9 +38,9 @@ impl Display for Report {
         }
         self.print_limits(f)?;
         if !self.changes.is_empty() {
-            // The changes were found without the history, if it is unknown.
-            let is_held = !self.history_known && (self.is_doubtful() || self.may_stabilize());
-            let unless = if is_held { ", unless the history prevents it" } else { "" };
+            // Without the history, the changes are computed as if no recommendation held them.
+            let may_be_held = !self.history_known && (self.is_doubtful() || self.may_stabilize());
+            let unless = if may_be_held { ", unless the history prevents it" } else { "" };
             let has_failed = self.metrics.iter().any(|one| one.explanation.failure.is_some());
             let source = if has_failed { " according to the metrics that were read" } else { "" };
             writeln!(f, "\nWhat would change it{source}{unless}")?;
@@ -58,8 +58,8 @@ impl Display for Report {
     }
 }
 
-/// Parts of a report in lines, for displays with their own layout. A line that is indented belongs
-/// to the last line above it that isn't.
+/// Parts of a report in lines, for displays with their own layout. An indented line belongs to the
+/// nearest line above it that isn't indented.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -280,8 +280,7 @@ fn print_ages(f: &mut Formatter<'_>, metric: &MetricReport, now: Timestamp) -> R
         write!(f, " to {oldest}")?;
     }
     write!(f, " old")?;
-    let longest = metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max();
-    match longest.filter(|seconds| *seconds > 0) {
+    match metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max() {
         Some(seconds) => writeln!(f, ", measured over {seconds}s"),
         None => writeln!(f),
     }
@@ -329,7 +328,7 @@ fn print_proposal(f: &mut Formatter<'_>, explanation: &MetricExplanation) -> Res
     writeln!(f)
 }
 
-/// Formats a proposal. That of a negative value is negative, and has the effect of 0.
+/// Formats a proposal. A negative value of a metric proposes negative replicas, which count as 0.
 fn proposal_text(replicas: i32) -> String {
     if replicas < 0 { format!("{replicas} (counts as 0)") } else { replicas.to_string() }
 }

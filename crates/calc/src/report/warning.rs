@@ -33,8 +33,16 @@ pub enum Warning {
     ReplicasOverwritten,
 }
 
+impl Warning {
+    /// Whether the target is scaled although a setting should prevent that. Reports begin with such
+    /// a warning.
+    pub fn precedes_state(self) -> bool {
+        matches!(self, Self::PauseIgnored | Self::DryRunIgnored)
+    }
+}
+
 /// The problems with the settings, each with a text.
-pub(super) fn warnings(
+pub(super) fn setting_warnings(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,
 ) -> Vec<(Warning, String)> {
@@ -62,28 +70,24 @@ pub(super) fn extra_pods<'a>(
     (!settings.is_for_built_in()).then_some(&*extra.message)
 }
 
-/// The effect of settings that kube-controller-manager ignores, if hpa-rs may handle the autoscaler
-/// instead. `None` if the controller is known, or if there are no such settings.
-pub(super) fn uncertain_effect(settings: &Settings) -> Option<String> {
-    let summary = settings.summary.as_deref();
-    let summary = summary.filter(|summary| summary.is_controller_unknown)?;
-    let texts: Vec<_> = ignored_settings(summary).into_iter().map(|(_, text)| text).collect();
-    (!texts.is_empty()).then(|| texts.join("; "))
+/// The effects of the settings that kube-controller-manager ignores, if hpa-rs may handle the
+/// autoscaler instead. Empty if the controller is known.
+pub(super) fn uncertain_effects(settings: &Settings) -> Vec<String> {
+    let summary = settings.summary.as_deref().filter(|summary| summary.is_controller_unknown);
+    summary.into_iter().flat_map(ignored_settings).map(|(_, text)| text).collect()
 }
 
 /// The effects of the settings that should prevent writes and that kube-controller-manager ignores,
 /// for the first line.
-pub(super) fn ignored_by_reference(settings: &Settings) -> Vec<String> {
-    let Some(summary) = settings.summary.as_deref() else { return Vec::new() };
-    let ignored = ignored_settings(summary).into_iter();
-    let ignored = ignored.filter(|(warning, _)| *warning != Warning::SettingsIgnored);
-    ignored.map(|(_, text)| text).collect()
+pub(super) fn ignored_by_built_in(settings: &Settings) -> Vec<String> {
+    let ignored = settings.summary.as_deref().into_iter().flat_map(ignored_settings);
+    ignored.filter(|(warning, _)| warning.precedes_state()).map(|(_, text)| text).collect()
 }
 
 /// A clause for the first line: before version 1.38, kube-controller-manager counts pods that have
 /// succeeded (kubernetes#141302). `None` if it doesn't act on the autoscaler, or if no such pod
 /// could change its decision.
-pub(super) fn succeeded_pods_of_reference(inputs: &Inputs) -> Option<String> {
+pub(super) fn counted_succeeded_pods(inputs: &Inputs) -> Option<String> {
     let summary = inputs.settings.summary.as_deref().filter(|summary| summary.may_be_built_in)?;
     let pods = inputs.selected.pods.iter();
     let succeeded = pods.filter(|pod| !pod.terminating && pod.phase == PodPhase::Succeeded).count();
@@ -97,11 +101,11 @@ pub(super) fn succeeded_pods_of_reference(inputs: &Inputs) -> Option<String> {
     let (pods, them) =
         (counted(succeeded, "Succeeded pod"), if succeeded == 1 { "it" } else { "them" });
     let is_unknown = summary.is_controller_unknown;
-    let reference = describe_built_in(!summary.is_status_of_hpa_rs, is_unknown);
+    let built_in = describe_built_in(!summary.is_status_of_hpa_rs, is_unknown);
     Some(if is_unknown {
-        format!("hpa-rs would ignore {pods}; {reference} counts {them} (before 1.38)")
+        format!("hpa-rs would ignore {pods}; {built_in} counts {them} (before 1.38)")
     } else {
-        format!("{reference} counts {pods} (before 1.38)")
+        format!("{built_in} counts {pods} (before 1.38)")
     })
 }
 
@@ -120,19 +124,19 @@ pub fn describe_built_in(is_writer: bool, is_unknown: bool) -> &'static str {
 fn ignored_settings(summary: &SettingsSummary) -> Vec<(Warning, String)> {
     let mut ignored = Vec::new();
     let is_unknown = summary.is_controller_unknown;
-    let reference = describe_built_in(!summary.is_status_of_hpa_rs, is_unknown);
+    let built_in = describe_built_in(!summary.is_status_of_hpa_rs, is_unknown);
     if summary.ignored.pause {
         let of_hpa_rs = if is_unknown { "hpa-rs would obey the pause; " } else { "" };
-        ignored.push((Warning::PauseIgnored, format!("{of_hpa_rs}{reference} ignores the pause")));
+        ignored.push((Warning::PauseIgnored, format!("{of_hpa_rs}{built_in} ignores the pause")));
     }
     if summary.ignored.dry_run {
         let text = if is_unknown {
             format!(
-                "in dry run by annotation, hpa-rs would write nothing; {reference} ignores the \
+                "in dry run by annotation, hpa-rs would write nothing; {built_in} ignores the \
                  annotation"
             )
         } else {
-            format!("{reference} ignores the dry run")
+            format!("{built_in} ignores the dry run")
         };
         ignored.push((Warning::DryRunIgnored, text));
     }
@@ -142,9 +146,9 @@ fn ignored_settings(summary: &SettingsSummary) -> Vec<(Warning, String)> {
         let (setting, have, them) =
             if is_single { ("setting", "has", "it") } else { ("settings", "have", "them") };
         let text = if is_unknown {
-            format!("hpa-rs would apply the {setting} {names}; {reference} ignores {them}")
+            format!("hpa-rs would apply the {setting} {names}; {built_in} ignores {them}")
         } else {
-            format!("the {setting} {names} {have} no effect: {reference} ignores {them}")
+            format!("the {setting} {names} {have} no effect: {built_in} ignores {them}")
         };
         ignored.push((Warning::SettingsIgnored, text));
     }

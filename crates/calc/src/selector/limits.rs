@@ -7,8 +7,7 @@ use super::{Requirement, SelectorError};
 pub const MAX_REQUIREMENTS: usize = 100;
 /// The maximum number of values in all requirements of a selector.
 pub const MAX_VALUES: usize = 1000;
-/// The maximum length in bytes of a selector's text. For a [`LabelSelector`](super::LabelSelector),
-/// the canonical string counts.
+/// The maximum length in bytes of a selector's text, and of an upper bound of its canonical string.
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// The maximum number of labels of a pod that selectors match.
@@ -38,7 +37,7 @@ pub(super) fn check_requirements(requirements: &[Requirement]) -> Result<(), Sel
     check(requirements.len(), "requirements", MAX_REQUIREMENTS)?;
     let values: usize = requirements.iter().map(|requirement| requirement.values.len()).sum();
     check(values, "values", MAX_VALUES)?;
-    check(requirements.iter().map(text_len).sum(), "bytes", MAX_TEXT_BYTES)
+    check(requirements.iter().map(max_canonical_len).sum(), "bytes", MAX_TEXT_BYTES)
 }
 
 fn check(size: usize, unit: &'static str, limit: usize) -> Result<(), SelectorError> {
@@ -48,8 +47,9 @@ fn check(size: usize, unit: &'static str, limit: usize) -> Result<(), SelectorEr
     Ok(())
 }
 
-/// The length of the canonical string with all separators that a requirement can have.
-fn text_len(requirement: &Requirement) -> usize {
+/// An upper bound of a requirement's length in the canonical string: with the longest operator and
+/// a comma after each value.
+fn max_canonical_len(requirement: &Requirement) -> usize {
     const SEPARATORS: &str = " notin (),";
     let values: usize = requirement.values.iter().map(|value| value.len() + ",".len()).sum();
     requirement.key.len() + values + SEPARATORS.len()

@@ -59,9 +59,12 @@ fn lex(text: &str) -> (Token, &str, &str) {
     (token, literal, rest.strip_prefix('\0').unwrap_or(rest))
 }
 
+/// Parses requirements with one token of lookahead.
 struct Parser<'a> {
+    /// The next token, with its text in `literal`.
     token: Token,
     literal: &'a str,
+    /// The text after the next token.
     rest: &'a str,
 }
 
@@ -171,6 +174,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses the value after an operator such as `=`. Nothing is the empty value.
     fn exact_value(&mut self) -> Result<&'a str, SelectorError> {
         if matches!(self.peek_value(), Token::End | Token::Comma) {
             return Ok("");

@@ -50,27 +50,25 @@ impl Requirement {
                 errors.push(invalid(&format!("values[{index}]"), Quoted(value), detail));
             }
         }
+        let mut bytes: usize = errors.iter().map(String::len).sum();
         for (index, value) in values.iter().enumerate() {
-            let bytes: usize = errors.iter().map(String::len).sum();
             if errors.len() >= MAX_ERRORS || bytes > MAX_ERROR_BYTES {
                 break;
             }
             let reasons = label_value_errors(value);
             if !reasons.is_empty() {
-                errors.push(invalid(
-                    &format!("values[{index}][{key}]"),
-                    Quoted(value),
-                    &reasons.join("; "),
-                ));
+                let path = format!("values[{index}][{key}]");
+                let error = invalid(&path, Quoted(value), &reasons.join("; "));
+                bytes += error.len();
+                errors.push(error);
             }
         }
-        if errors.is_empty() {
-            let mut values: Vec<Box<str>> =
-                values.iter().map(|value| value.as_str().into()).collect();
-            values.sort_unstable();
-            return Ok(Self { key: key.into(), operator, values });
+        if !errors.is_empty() {
+            return Err(SelectorError::Invalid(join_errors(errors)));
         }
-        Err(SelectorError::Invalid(join_errors(errors)))
+        let mut values: Vec<Box<str>> = values.iter().map(|value| value.as_str().into()).collect();
+        values.sort_unstable();
+        Ok(Self { key: key.into(), operator, values })
     }
 }
 

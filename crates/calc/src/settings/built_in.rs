@@ -56,8 +56,8 @@ impl Settings {
         self.dry_run || self.summary.as_ref().is_some_and(|summary| summary.ignored.dry_run)
     }
 
-    /// Whether kube-controller-manager handles the autoscaler for certain. It reads metrics from
-    /// the metrics APIs only.
+    /// Whether kube-controller-manager handles the autoscaler for certain. If so, metrics are read
+    /// from the metrics APIs only.
     #[must_use]
     pub fn is_for_built_in(&self) -> bool {
         let summary = self.summary.as_ref();
@@ -139,7 +139,7 @@ mod tests {
     )]
     #[case::minimum_above_zero(1, [0, 0], vec![active("True", "ValidMetricFound")], false)]
     #[case::new(0, [0, 0], Vec::new(), false)]
-    fn unmarked_zero_in_the_status_turns_the_setting_on(
+    fn unmarked_zero_turns_scale_from_any_zero_on(
         #[case] min: i32,
         #[case] replicas: [i32; 2],
         #[case] conditions: Vec<Value>,

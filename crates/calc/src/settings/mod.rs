@@ -16,13 +16,13 @@ mod table;
 mod tests;
 mod value;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::{SignedDuration, Timestamp};
 
 pub(crate) use self::value::duration_text;
 pub use self::{
-    bounds::{Bounds, BoundsChange, Day, Schedule, ScheduledBounds, TimeOfDay},
+    bounds::{Bounds, BoundsChange, Day, MAX_ZONE_LEN, Schedule, ScheduledBounds, TimeOfDay},
     fallback::{Fallback, FallbackBehavior},
     forecast::{ForecastMode, Forecasts},
     metric::{
@@ -118,15 +118,8 @@ pub struct Settings {
 }
 
 /// The settings of a metric for which the autoscaler sets none.
-pub(crate) static DEFAULT_METRIC_SETTINGS: MetricSettings = MetricSettings {
-    fallback: None,
-    utilization_of: UtilizationOf::Requests,
-    requests: RequestsSource::Spec,
-    missing_requests: MissingRequests::Fail,
-    aggregate: Aggregate::Average,
-    max_sample_age: None,
-    activation: None,
-};
+pub(crate) static DEFAULT_METRIC_SETTINGS: LazyLock<MetricSettings> =
+    LazyLock::new(MetricSettings::default);
 
 impl Default for Settings {
     fn default() -> Self {

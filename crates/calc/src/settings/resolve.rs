@@ -86,10 +86,10 @@ impl Settings {
         };
         resolver.report_unknown_names();
         for setting in SETTINGS {
-            match &setting.scope {
-                Scope::Autoscaler(apply) => resolver.resolve_for_autoscaler(setting, *apply),
+            match setting.scope {
+                Scope::Autoscaler(apply) => resolver.resolve_for_autoscaler(setting, apply),
                 Scope::Metrics(types, apply) => {
-                    resolver.resolve_for_metrics(setting, types, *apply);
+                    resolver.resolve_for_metrics(ScopedSetting { setting, types, apply });
                 }
             }
         }
@@ -107,7 +107,13 @@ struct Resolver<'a> {
     problems: Vec<SettingProblem>,
 }
 
-type ApplyToMetric = fn(&mut MetricSettings, &SettingValue);
+/// A setting with the parts of its [`Scope::Metrics`].
+#[derive(Clone, Copy)]
+struct ScopedSetting {
+    setting: &'static Setting,
+    types: &'static [MetricSourceType],
+    apply: fn(&mut MetricSettings, &SettingValue),
+}
 
 impl<'a> Resolver<'a> {
     /// Names the first annotation that may be a misspelled setting, and counts the others.
@@ -180,8 +186,7 @@ impl<'a> Resolver<'a> {
                 if setting.name == "sync-period" && period < self.policy.min_sync_period =>
             {
                 let message = format!(
-                    "is {}, but must be at least that of --min-sync-period, {}, which is used \
-                     instead",
+                    "is {}, but --min-sync-period is {}, which is used instead",
                     duration_text(period),
                     duration_text(self.policy.min_sync_period)
                 );
@@ -190,7 +195,7 @@ impl<'a> Resolver<'a> {
             }
             Ok(value) => Some(value),
             Err(mut message) => {
-                message += &self.raised_minimum(setting);
+                message += &self.raised_minimum_text(setting);
                 self.report_problem(place, ProblemKind::InvalidValue, &message);
                 None
             }
@@ -199,7 +204,7 @@ impl<'a> Resolver<'a> {
 
     /// The end of a message about an invalid sync period, if the operator's minimum is above that
     /// of the setting. Otherwise empty.
-    fn raised_minimum(&self, setting: &Setting) -> String {
+    fn raised_minimum_text(&self, setting: &Setting) -> String {
         let min = self.policy.min_sync_period;
         match setting.kind {
             ValueKind::Duration { min: of_setting, .. }
@@ -211,14 +216,11 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn resolve_for_metrics(
-        &mut self,
-        setting: &'static Setting,
-        types: &[MetricSourceType],
-        apply: ApplyToMetric,
-    ) {
-        if let Some(text) = self.annotation(setting) {
-            self.apply_annotation_to_metrics(setting, types, apply, text);
+    fn resolve_for_metrics(&mut self, scoped: ScopedSetting) {
+        let ScopedSetting { setting, types, .. } = scoped;
+        let annotated = self.annotation(setting);
+        if let Some(text) = annotated {
+            self.apply_annotation_to_metrics(scoped, text);
         }
         let hpa = self.hpa;
         for (index, metric) in hpa.spec.metrics.iter().enumerate() {
@@ -229,26 +231,21 @@ impl<'a> Resolver<'a> {
             }
             let member = metric.source_type.member().unwrap_or_default();
             let path = format!("spec.metrics[{index}].{member}.{}", setting.field);
-            if self.annotation(setting).is_some() {
+            if annotated.is_some() {
                 self.report_overridden(setting, path.clone());
             }
             let value = setting.kind.parse_field(json);
             if let Some(value) = self.accept(setting, SettingPlace::Field(path), value) {
-                self.apply_to_metric(setting, index, apply, &value);
+                self.apply_to_metric(scoped, index, &value);
             }
         }
     }
 
-    fn apply_annotation_to_metrics(
-        &mut self,
-        setting: &'static Setting,
-        types: &[MetricSourceType],
-        apply: ApplyToMetric,
-        text: &str,
-    ) {
+    fn apply_annotation_to_metrics(&mut self, scoped: ScopedSetting, text: &str) {
+        let ScopedSetting { setting, types, .. } = scoped;
         let place = || SettingPlace::Annotation(setting.annotation());
         let Some(by_metric) = setting.kind.values_by_metric(text) else {
-            self.apply_annotation_to_all_metrics(setting, types, apply, text);
+            self.apply_annotation_to_all_metrics(scoped, text);
             return;
         };
         for (name, json) in &by_metric {
@@ -261,19 +258,14 @@ impl<'a> Resolver<'a> {
             let value = setting.kind.parse_metric_value(json);
             let Some(value) = self.accept(setting, place(), value) else { continue };
             for index in indices {
-                self.apply_to_metric(setting, index, apply, &value);
+                self.apply_to_metric(scoped, index, &value);
             }
         }
     }
 
     /// Applies the value of an annotation without names of metrics.
-    fn apply_annotation_to_all_metrics(
-        &mut self,
-        setting: &'static Setting,
-        types: &[MetricSourceType],
-        apply: ApplyToMetric,
-        text: &str,
-    ) {
+    fn apply_annotation_to_all_metrics(&mut self, scoped: ScopedSetting, text: &str) {
+        let ScopedSetting { setting, types, apply } = scoped;
         let place = || SettingPlace::Annotation(setting.annotation());
         let value = setting.kind.parse_annotation(text);
         let Some(value) = self.accept(setting, place(), value) else { return };
@@ -305,17 +297,11 @@ impl<'a> Resolver<'a> {
         metrics.map(|(index, _)| index).filter(|candidate| Some(*candidate) == index).collect()
     }
 
-    fn apply_to_metric(
-        &mut self,
-        setting: &'static Setting,
-        index: usize,
-        apply: ApplyToMetric,
-        value: &SettingValue,
-    ) {
+    fn apply_to_metric(&mut self, scoped: ScopedSetting, index: usize, value: &SettingValue) {
         if let Some(settings) = self.metric_settings.get_mut(index) {
-            apply(settings, value);
+            (scoped.apply)(settings, value);
             let name = self.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
-            self.add_applied(setting, name, value);
+            self.add_applied(scoped.setting, name, value);
         }
     }
 

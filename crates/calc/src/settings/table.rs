@@ -51,6 +51,8 @@ use Scope::{Autoscaler, Metrics};
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
+
+// The types of metrics that a setting can apply to.
 const RESOURCES: &[MetricSourceType] = &[Resource, ContainerResource];
 const OF_PODS: &[MetricSourceType] = &[Resource, ContainerResource, Pods];
 const WITHOUT_PODS: &[MetricSourceType] = &[Object, External];

@@ -44,7 +44,7 @@ fn bounds_at(entries: Value, time: &str) -> (i32, i32) {
     (bounds.min_replicas, bounds.max_replicas)
 }
 
-/// The changes after a time: when, and the bounds from then on.
+/// The changes after a time, each with its time and the bounds from then on.
 fn changes(entries: Value, time: &str, count: usize) -> Vec<String> {
     let (spec, settings) = scheduled(entries);
     let mut now: Timestamp = time.parse().unwrap();
@@ -425,8 +425,8 @@ fn operator_can_restrict_settings() {
     assert_eq!(
         problems(&resolved),
         [
-            "annotation autoscaling.hpa-rs.dev/sync-period is 4s, but must be at least that of \
-             --min-sync-period, 10s, which is used instead",
+            "annotation autoscaling.hpa-rs.dev/sync-period is 4s, but --min-sync-period is 10s, \
+             which is used instead",
             "annotation autoscaling.hpa-rs.dev/pods is not allowed by --allow-settings, ignored",
         ]
     );
@@ -459,7 +459,7 @@ fn annotation_filter_does_not_change_the_count_of_unknown_names() {
     assert!(texts.len() == 1 && texts[0].len() < 250, "{texts:?}");
 }
 
-// Otherwise, a user of the cluster could forge lines of the log.
+/// Otherwise, a user of the cluster could forge lines of the log.
 #[test]
 fn messages_about_values_are_short_and_have_no_control_characters() {
     let long = "x".repeat(MAX_ANNOTATION_LEN + 1);

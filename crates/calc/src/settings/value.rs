@@ -5,7 +5,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    bounds::{Day, MAX_ENTRIES, Schedule, ScheduledBounds},
+    bounds::{Day, MAX_ENTRIES, MAX_ZONE_LEN, Schedule, ScheduledBounds},
     fallback::{DEFAULT_FAILURE_SECONDS, Fallback, MAX_FAILURE_SECONDS, MIN_FAILURE_SECONDS},
 };
 use crate::{go_duration, quantity::Quantity};
@@ -22,7 +22,7 @@ pub(crate) enum ValueKind {
     Choice(&'static [(&'static str, &'static str)]),
     /// A duration within these bounds in seconds: `30s` in an annotation, whole seconds as a field.
     Duration { min: i64, max: i64 },
-    /// A quantity from 0 to this number of units.
+    /// A quantity from 0 to this number of units. `i64::MAX` stands for no maximum.
     Quantity { max: i64 },
     /// A [`Fallback`] as a JSON object.
     Fallback,
@@ -257,7 +257,7 @@ impl std::fmt::Display for SettingValue {
 }
 
 impl SettingValue {
-    /// The duration, if the kind is [`ValueKind::Duration`].
+    /// The duration of a value of the kind [`ValueKind::Duration`]. Zero for other kinds.
     pub(super) fn duration(&self) -> SignedDuration {
         match self {
             Self::Duration(duration) => *duration,
@@ -265,7 +265,7 @@ impl SettingValue {
         }
     }
 
-    /// The quantity, if the kind is [`ValueKind::Quantity`].
+    /// The quantity of a value of the kind [`ValueKind::Quantity`]. Zero for other kinds.
     pub(super) fn quantity(&self) -> Quantity {
         match self {
             Self::Quantity(quantity) => quantity.clone(),
@@ -369,7 +369,7 @@ fn bounds_schema() -> Json {
                      day."
                 ),
                 "timeZone": {
-                    "type": "string", "maxLength": 64, "default": "UTC",
+                    "type": "string", "maxLength": MAX_ZONE_LEN, "default": "UTC",
                     "description": "The IANA name of the time zone.",
                 },
                 "minReplicas": replicas(0, "minReplicas"),

@@ -92,7 +92,7 @@ impl fmt::Display for CauseReason {
 pub struct Cause {
     /// The reason of the violation.
     pub reason: CauseReason,
-    /// The human-readable message, with the value unless it is absent or forbidden.
+    /// The human-readable message. It has the value if that is invalid or not supported.
     pub message: String,
     /// The path of the field, for example `spec.metrics[0].type`.
     pub field: String,

@@ -37,16 +37,11 @@ const STANDARD_RESOURCES: [&str; 20] = [
 
 /// Validates a name that becomes a segment of a URL path. It may have any length and be empty.
 pub(super) fn path_segment(causes: &mut Causes, path: &Path<'_>, name: &str) {
-    let forbidden: &[(bool, &str)] = match name {
-        "." => &[(true, "may not be '.'")],
-        ".." => &[(true, "may not be '..'")],
-        _ => &[
-            (name.contains('/'), "may not contain '/'"),
-            (name.contains('%'), "may not contain '%'"),
-        ],
-    };
-    for (_, detail) in forbidden.iter().filter(|(found, _)| *found) {
-        causes.invalid(path, Quoted(name), detail);
+    if matches!(name, "." | "..") {
+        causes.invalid(path, Quoted(name), &format!("may not be '{name}'"));
+    }
+    for char in ['/', '%'].into_iter().filter(|char| name.contains(*char)) {
+        causes.invalid(path, Quoted(name), &format!("may not contain '{char}'"));
     }
 }
 

@@ -21,18 +21,16 @@ pub(super) enum ApiVersionRule {
 impl ApiVersionRule {
     /// The violation of this rule by an `apiVersion`, if any.
     pub(super) fn violation(self, api_version: &str) -> Option<String> {
-        let mut parts = api_version.split('/');
-        let group = match (parts.next(), parts.next(), parts.next()) {
-            (_, _, Some(_)) => Err(()),
-            (Some(group), Some(_), None) => Ok(group),
-            _ => Ok(""),
-        };
-        match (self, group) {
-            (Self::GroupRequired | Self::GroupOptional, Err(())) => {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        match self {
+            Self::Unchecked => None,
+            _ if api_version.matches('/').count() > 1 => {
                 Some(format!("unexpected GroupVersion string: {api_version}"))
             }
-            (Self::GroupRequired, Ok("")) => Some("apiVersion must specify API group".to_owned()),
-            _ => None,
+            Self::GroupRequired if group.is_empty() => {
+                Some("apiVersion must specify API group".to_owned())
+            }
+            Self::GroupRequired | Self::GroupOptional => None,
         }
     }
 }

@@ -13,8 +13,8 @@ pub const MAX_SPEC_BYTES: usize = 64 << 10;
 /// or API version is longer, so a truncated text can't name another target.
 const MAX_TARGET_TEXT_BYTES: usize = 512;
 
-/// The maximum size of the unknown fields that a refused spec keeps, as JSON, in bytes. They are
-/// settings.
+/// The maximum size of the unknown fields that a refused spec keeps, as JSON, in bytes. Settings
+/// are such fields.
 const MAX_KEPT_FIELD_BYTES: usize = 8 << 10;
 
 /// Measures a spec with defaults, and sets [`HorizontalPodAutoscalerSpec::excessive_bytes`] if it
@@ -44,7 +44,7 @@ pub fn drop_refused_parts(spec: &mut HorizontalPodAutoscalerSpec) {
     }
     let mut free_bytes = MAX_KEPT_FIELD_BYTES;
     spec.unknown.retain(|name, value| {
-        let rest = free_bytes.checked_sub(name.len() + json_bytes(value));
+        let rest = free_bytes.checked_sub(name.len().saturating_add(json_bytes(value)));
         free_bytes = rest.unwrap_or(free_bytes);
         rest.is_some()
     });
@@ -53,7 +53,7 @@ pub fn drop_refused_parts(spec: &mut HorizontalPodAutoscalerSpec) {
 /// The length of the value's compact JSON.
 fn json_bytes(value: &impl Serialize) -> usize {
     // Maps of these types have texts as keys, so they can always be written.
-    serde_json::to_vec(value).map_or(0, |json| json.len())
+    serde_json::to_vec(value).map_or(usize::MAX, |json| json.len())
 }
 
 #[cfg(test)]

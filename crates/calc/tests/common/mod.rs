@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 #![allow(dead_code, reason = "not every test uses all of it")]
 
+use std::sync::Arc;
+
 use hpa_calc::{
     Conclusion, Decision, History, HorizontalPodAutoscaler, MetricsApi, MilliValue, Pause, Plan,
     Pod, ReadError, Reading, Scale, ScaleReadError, ScaleWriteError, SelectedPods, Settings,
@@ -46,6 +48,51 @@ pub(crate) fn hpa(spec: Value, status: Value) -> HorizontalPodAutoscaler {
     serde_json::from_value(hpa).unwrap()
 }
 
+/// An autoscaler with one metric and these settings, and with bounds and policies that limit
+/// nothing.
+pub(crate) fn unlimited_hpa(metric: &Value, settings: &[(&str, &str)]) -> HorizontalPodAutoscaler {
+    let annotation = |(name, value): &(&str, &str)| {
+        (format!("autoscaling.hpa-rs.dev/{name}"), Value::from(*value))
+    };
+    let annotations: serde_json::Map<_, _> = settings.iter().map(annotation).collect();
+    let policy = json!({ "type": "Pods", "value": 10_000, "periodSeconds": 15 });
+    let rules = json!({ "stabilizationWindowSeconds": 0, "policies": [policy] });
+    serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "shop", "annotations": annotations },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 1, "maxReplicas": 10_000, "metrics": [metric],
+            "behavior": { "scaleUp": rules, "scaleDown": rules },
+        },
+    }))
+    .unwrap()
+}
+
+/// A pod that has been ready for long, with these resources of its container and these other
+/// members of its status.
+pub(crate) fn ready_pod(name: &str, resources: &Value, status: &Value) -> Arc<Pod> {
+    let mut pod = json!({
+        "metadata": { "name": name },
+        "spec": { "containers": [{ "name": "app", "resources": resources }] },
+        "status": {
+            "phase": "Running",
+            "startTime": "1970-01-01T00:00:00Z",
+            "conditions": [{ "type": "Ready", "status": "True",
+                "lastTransitionTime": "1970-01-01T00:01:00Z" }],
+        },
+    });
+    for (member, value) in status.as_object().unwrap() {
+        pod["status"][member] = value.clone();
+    }
+    Arc::new(serde_json::from_value(pod).unwrap())
+}
+
+/// A history that limits no decision: its only recommendation is too old for stabilization.
+pub(crate) fn old_history() -> History {
+    let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
+    History { recommendations: vec![long_ago], ..History::default() }
+}
+
 pub(crate) fn scale(replicas: i32) -> Scale {
     // With 0 `status.replicas`, no ratio is within tolerance.
     Scale { spec_replicas: replicas, status_replicas: 0, selector: "app=web".into() }
@@ -64,12 +111,11 @@ pub(crate) struct Scenario {
 
 impl Scenario {
     pub(crate) fn new(replicas: i32, values: &[Option<i64>]) -> Self {
-        let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
         Self {
             scale: Ok(scale(replicas)),
             values: values.to_vec(),
             autoscalers: vec!["shop/web".into()],
-            history: History { recommendations: vec![long_ago], ..History::default() },
+            history: old_history(),
             settings: Settings::default(),
             written: Ok(()),
         }

@@ -1,41 +1,24 @@
 //! Decisions of autoscalers whose metrics have settings of their own.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod requests;
 
 use std::sync::Arc;
 
 use hpa_calc::{
-    Conclusion, History, HorizontalPodAutoscaler, MilliValue, Plan, Pod, PodSample, Reading,
-    Readings, Sample, Scale, SelectedPods, Settings, history::Recommendation,
-    settings::SettingPolicy,
+    Conclusion, HorizontalPodAutoscaler, MilliValue, Plan, Pod, PodSample, Reading, Readings,
+    Sample, Scale, SelectedPods, Settings, settings::SettingPolicy,
 };
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
 
+use self::common::{old_history, ready_pod, unlimited_hpa};
+
 fn now() -> Timestamp {
     Timestamp::from_second(100_000).unwrap()
-}
-
-/// An autoscaler with one metric and these settings, and with bounds and policies that limit
-/// nothing.
-fn hpa(metric: &Value, settings: &[(&str, &str)]) -> HorizontalPodAutoscaler {
-    let annotation = |(name, value): &(&str, &str)| {
-        (format!("autoscaling.hpa-rs.dev/{name}"), Value::from(*value))
-    };
-    let annotations: serde_json::Map<_, _> = settings.iter().map(annotation).collect();
-    let policy = json!({ "type": "Pods", "value": 10_000, "periodSeconds": 15 });
-    let rules = json!({ "stabilizationWindowSeconds": 0, "policies": [policy] });
-    serde_json::from_value(json!({
-        "metadata": { "name": "web", "namespace": "shop", "annotations": annotations },
-        "spec": {
-            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-            "minReplicas": 1, "maxReplicas": 10_000, "metrics": [metric],
-            "behavior": { "scaleUp": rules, "scaleDown": rules },
-        },
-    }))
-    .unwrap()
 }
 
 fn resource(name: &str, target: &Value) -> Value {
@@ -44,24 +27,6 @@ fn resource(name: &str, target: &Value) -> Value {
 
 fn utilization(percent: i32) -> Value {
     json!({ "type": "Utilization", "averageUtilization": percent })
-}
-
-/// A pod that has been ready for long, with these resources of its container.
-fn pod(name: &str, resources: &Value, status: &Value) -> Arc<Pod> {
-    let mut pod = json!({
-        "metadata": { "name": name },
-        "spec": { "containers": [{ "name": "app", "resources": resources }] },
-        "status": {
-            "phase": "Running",
-            "startTime": "1970-01-01T00:00:00Z",
-            "conditions": [{ "type": "Ready", "status": "True",
-                "lastTransitionTime": "1970-01-01T00:01:00Z" }],
-        },
-    });
-    for (member, value) in status.as_object().unwrap() {
-        pod["status"][member] = value.clone();
-    }
-    Arc::new(serde_json::from_value(pod).unwrap())
 }
 
 fn sample(milli: i64, age: i64) -> PodSample {
@@ -87,10 +52,8 @@ fn decide(
     let scale = Scale { spec_replicas, status_replicas, selector: "app=web".into() };
     let select = |_: &_| SelectedPods::new(pods.to_vec());
     let plan = Plan::new(hpa, Ok(scale), &resolved.settings, select);
-    let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
-    let history = History { recommendations: vec![long_ago], ..History::default() };
     let readings = Readings::from_iter([(0, Ok(reading))]);
-    plan.decide(readings, history, now()).conclude(Ok(()), now())
+    plan.decide(readings, old_history(), now()).conclude(Ok(()), now())
 }
 
 fn sentence(hpa: &HorizontalPodAutoscaler, conclusion: &Conclusion) -> String {
@@ -106,12 +69,13 @@ fn condition<'a>(conclusion: &'a Conclusion, name: &str) -> Option<&'a str> {
 /// Ready pods that request one CPU, and pods that request none.
 fn pods(requesting: &[&str], others: &[&str]) -> Vec<Arc<Pod>> {
     let requests = json!({ "requests": { "cpu": "1" } });
-    let requesting = requesting.iter().map(|name| pod(name, &requests, &json!({})));
-    requesting.chain(others.iter().map(|name| pod(name, &json!({}), &json!({})))).collect()
+    let requesting = requesting.iter().map(|name| ready_pod(name, &requests, &json!({})));
+    requesting.chain(others.iter().map(|name| ready_pod(name, &json!({}), &json!({})))).collect()
 }
 
-fn names(prefix: char, count: usize) -> Vec<String> {
-    (0..count).map(|index| format!("{prefix}{index:03}")).collect()
+/// Names of pods, such as `a007`. They are leaked, so that pods and samples can share them.
+fn names(prefix: char, count: usize) -> Vec<&'static str> {
+    (0..count).map(|index| -> &'static str { format!("{prefix}{index:03}").leak() }).collect()
 }
 
 fn pods_metric(target: &str) -> Value {
@@ -140,9 +104,8 @@ fn aggregate_selects_the_value_of_a_hot_pod(
     #[case] replicas: Option<i32>,
     #[case] text: &str,
 ) {
-    let hpa = hpa(&pods_metric("2"), &[("aggregate", aggregate)]);
+    let hpa = unlimited_hpa(&pods_metric("2"), &[("aggregate", aggregate)]);
     let all = names('a', 10);
-    let all: Vec<_> = all.iter().map(String::as_str).collect();
     let mut values: Vec<_> = all.iter().map(|name| (*name, 1000)).collect();
     values[4].1 = 10_000;
     let conclusion = decide(&hpa, (10, 10), &pods(&all, &[]), samples(&values));
@@ -155,14 +118,14 @@ fn aggregate_selects_the_value_of_a_hot_pod(
 
 #[test]
 fn aggregate_is_computed_from_utilizations_of_single_pods() {
-    let hpa = hpa(&resource("cpu", &utilization(50)), &[("aggregate", "max")]);
+    let hpa = unlimited_hpa(&resource("cpu", &utilization(50)), &[("aggregate", "max")]);
     let large = json!({ "requests": { "cpu": "4" } });
     let small = json!({ "requests": { "cpu": "333m" } });
     let none = json!({ "requests": { "cpu": "0" } });
     let all = [
-        pod("large", &large, &json!({})),
-        pod("small", &small, &json!({})),
-        pod("none", &none, &json!({})),
+        ready_pod("large", &large, &json!({})),
+        ready_pod("small", &small, &json!({})),
+        ready_pod("none", &none, &json!({})),
     ];
     let reading = samples(&[("large", 2000), ("small", 317), ("none", 100)]);
     let conclusion = decide(&hpa, (3, 3), &all, reading);
@@ -183,13 +146,12 @@ fn aggregate_counts_other_pods_like_the_mean(
     #[case] milli: i64,
     #[case] replicas: i32,
 ) {
-    let hpa = hpa(&pods_metric("1"), &[("aggregate", "max")]);
+    let hpa = unlimited_hpa(&pods_metric("1"), &[("aggregate", "max")]);
     let all = names('a', 5);
-    let all: Vec<_> = all.iter().map(String::as_str).collect();
     let others = names('x', 5);
     let status = json!({ "phase": phase });
     let mut pods = pods(&all, &[]);
-    pods.extend(others.iter().map(|name| pod(name, &json!({}), &status)));
+    pods.extend(others.iter().map(|name| ready_pod(name, &json!({}), &status)));
     let values: Vec<_> = all.iter().map(|name| (*name, milli)).collect();
     let conclusion = decide(&hpa, (10, 10), &pods, samples(&values));
     assert_eq!(conclusion.scaled_to, Some(replicas));
@@ -210,7 +172,7 @@ fn external_average_can_ignore_the_surge_of_a_rollout(
     #[case] expected: i32,
 ) {
     let target = json!({ "type": "AverageValue", "averageValue": "1" });
-    let hpa = hpa(&external(&target), &[("rollout", rollout)]);
+    let hpa = unlimited_hpa(&external(&target), &[("rollout", rollout)]);
     let conclusion = decide(&hpa, (10, 15), &[], jobs(load));
     assert_eq!(conclusion.scaled_to.unwrap_or(10), expected);
 }
@@ -218,7 +180,7 @@ fn external_average_can_ignore_the_surge_of_a_rollout(
 #[test]
 fn ignored_surge_is_explained_only_if_it_changed_the_proposal() {
     let target = json!({ "type": "AverageValue", "averageValue": "1" });
-    let hpa = hpa(&external(&target), &[("rollout", "ignore-surge")]);
+    let hpa = unlimited_hpa(&external(&target), &[("rollout", "ignore-surge")]);
     let conclusion = decide(&hpa, (10, 15), &[], jobs(10_500));
     assert_eq!(
         sentence(&hpa, &conclusion),
@@ -233,10 +195,9 @@ fn ignored_surge_is_explained_only_if_it_changed_the_proposal() {
 #[case::surge_is_not_multiplied(1200, 12)]
 #[case::below_the_target(800, 8)]
 fn value_can_ignore_the_surge_of_a_rollout(#[case] value: i64, #[case] expected: i32) {
-    let hpa =
-        hpa(&external(&json!({ "type": "Value", "value": "1" })), &[("rollout", "ignore-surge")]);
+    let target = json!({ "type": "Value", "value": "1" });
+    let hpa = unlimited_hpa(&external(&target), &[("rollout", "ignore-surge")]);
     let all = names('a', 15);
-    let all: Vec<_> = all.iter().map(String::as_str).collect();
     let conclusion = decide(&hpa, (10, 15), &pods(&all, &[]), jobs(value));
     assert_eq!(conclusion.scaled_to, Some(expected));
 }
@@ -252,13 +213,12 @@ fn average_over_pods_can_ignore_the_surge_of_a_rollout(
     #[case] milli: i64,
     #[case] expected: i32,
 ) {
-    let hpa = hpa(&pods_metric("1"), &[("rollout", "ignore-surge")]);
+    let hpa = unlimited_hpa(&pods_metric("1"), &[("rollout", "ignore-surge")]);
     let all = names('a', ready);
-    let all: Vec<_> = all.iter().map(String::as_str).collect();
     let mut pods = pods(&all, &[]);
     let starting = names('x', 15 - ready);
     let pending = json!({ "phase": "Pending" });
-    pods.extend(starting.iter().map(|name| pod(name, &json!({}), &pending)));
+    pods.extend(starting.iter().map(|name| ready_pod(name, &json!({}), &pending)));
     let values: Vec<_> = all.iter().map(|name| (*name, milli)).collect();
     let conclusion = decide(&hpa, (10, 15), &pods, samples(&values));
     assert_eq!(conclusion.scaled_to.unwrap_or(10), expected);
@@ -266,9 +226,9 @@ fn average_over_pods_can_ignore_the_surge_of_a_rollout(
 
 #[rstest]
 #[case::none(None, 1, Some(1))]
-#[case::below("5".into(), 4999, None)]
-#[case::at("5".into(), 5000, None)]
-#[case::above("5".into(), 5001, Some(6))]
+#[case::below(Some("5"), 4999, None)]
+#[case::at(Some("5"), 5000, None)]
+#[case::above(Some("5"), 5001, Some(6))]
 fn activation_scales_up_from_zero_only_above_its_value(
     #[case] activation: Option<&str>,
     #[case] value: i64,
@@ -280,7 +240,7 @@ fn activation_scales_up_from_zero_only_above_its_value(
         _ => json!({ "type": "AverageValue", "averageValue": "1" }),
     };
     let settings: Vec<_> = activation.iter().map(|value| ("activation", *value)).collect();
-    let mut hpa = hpa(&external(&target), &settings);
+    let mut hpa = unlimited_hpa(&external(&target), &settings);
     hpa.spec.min_replicas = Some(0);
     let scaled_to_zero = json!({ "type": "ScaledToZero", "status": "True" });
     hpa.status = serde_json::from_value(json!({ "conditions": [scaled_to_zero] })).unwrap();
@@ -292,13 +252,13 @@ fn activation_scales_up_from_zero_only_above_its_value(
     }
     // Above zero replicas, the setting has no effect.
     let conclusion = decide(&hpa, (1, 1), &pods(&["a"], &[]), jobs(value));
-    let without = value.max(0).unsigned_abs().div_ceil(1000);
-    assert_eq!(u64::from(conclusion.scaled_to.unwrap_or(1).unsigned_abs()), without.max(1));
+    let units = (value + 999) / 1000;
+    assert_eq!(i64::from(conclusion.scaled_to.unwrap_or(1)), units);
 }
 
 #[test]
 fn old_samples_of_pods_are_missing() {
-    let hpa = hpa(&pods_metric("1"), &[("max-sample-age", "5m")]);
+    let hpa = unlimited_hpa(&pods_metric("1"), &[("max-sample-age", "5m")]);
     let reading = |values: &[(&str, i64, i64)]| {
         let samples = values.iter().map(|(pod, milli, age)| (*pod, sample(*milli, *age)));
         Reading::Pods(samples.collect())
@@ -338,7 +298,7 @@ fn old_value_fails_the_metric(
             "metric": { "name": "jobs" }, "target": target,
         } }),
     };
-    let hpa = hpa(&metric, &[("max-sample-age", "5m")]);
+    let hpa = unlimited_hpa(&metric, &[("max-sample-age", "5m")]);
     let timestamp = age.map(|age| now() - SignedDuration::from_secs(age));
     let value = MilliValue::from_units(5);
     let reading = match source_type {
@@ -358,7 +318,7 @@ fn old_value_fails_the_metric(
 
 #[test]
 fn sample_with_the_zero_time_of_go_is_not_old() {
-    let hpa = hpa(&pods_metric("1"), &[("max-sample-age", "5m")]);
+    let hpa = unlimited_hpa(&pods_metric("1"), &[("max-sample-age", "5m")]);
     let timestamp = "0001-01-01T00:00:00Z".parse().unwrap();
     let reading =
         Reading::Pods([("a", PodSample { timestamp, ..sample(3000, 0) })].into_iter().collect());

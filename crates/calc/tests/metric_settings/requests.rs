@@ -2,24 +2,29 @@
 
 use std::sync::Arc;
 
-use hpa_calc::Pod;
+use hpa_calc::{HorizontalPodAutoscaler, Pod};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    condition, decide, hpa, jobs, names, pod, pods, resource, samples, sentence, utilization,
+    condition, decide, jobs, names, pods, ready_pod, resource, samples, sentence, unlimited_hpa,
+    utilization,
 };
+
+/// An autoscaler with a CPU target of 50 %.
+fn cpu_hpa(settings: &[(&str, &str)]) -> HorizontalPodAutoscaler {
+    unlimited_hpa(&resource("cpu", &utilization(50)), settings)
+}
 
 #[test]
 fn utilization_can_be_a_percentage_of_limits() {
     let resources = json!({ "requests": { "cpu": "100m" }, "limits": { "cpu": "1" } });
-    let pods = [pod("a", &resources, &json!({})), pod("b", &resources, &json!({}))];
-    let metric = resource("cpu", &utilization(50));
+    let pods = [ready_pod("a", &resources, &json!({})), ready_pod("b", &resources, &json!({}))];
     let reading = samples(&[("a", 700), ("b", 800)]);
-    let of_requests = hpa(&metric, &[]);
+    let of_requests = cpu_hpa(&[]);
     let conclusion = decide(&of_requests, (2, 2), &pods, reading.clone());
     assert_eq!(conclusion.scaled_to, Some(30));
-    let of_limits = hpa(&metric, &[("utilization-of", "limits")]);
+    let of_limits = cpu_hpa(&[("utilization-of", "limits")]);
     let conclusion = decide(&of_limits, (2, 2), &pods, reading);
     assert_eq!(conclusion.scaled_to, Some(3));
     assert_eq!(
@@ -41,9 +46,9 @@ fn utilization_can_be_a_percentage_of_limits() {
     json!({ "limits": { "cpu": "7".repeat(72_000) } }),
     "unreadable limit for cpu in container app of Pod a"
 )]
-fn pod_without_a_limit_fails_the_metric(#[case] resources: Value, #[case] text: &str) {
-    let hpa = hpa(&resource("cpu", &utilization(50)), &[("utilization-of", "limits")]);
-    let pods = [pod("a", &resources, &json!({}))];
+fn pod_without_a_readable_limit_fails_the_metric(#[case] resources: Value, #[case] text: &str) {
+    let hpa = cpu_hpa(&[("utilization-of", "limits")]);
+    let pods = [ready_pod("a", &resources, &json!({}))];
     let conclusion = decide(&hpa, (1, 1), &pods, samples(&[("a", 700)]));
     assert_eq!(conclusion.scaled_to, None);
     let error = conclusion.error.unwrap().to_string();
@@ -52,7 +57,7 @@ fn pod_without_a_limit_fails_the_metric(#[case] resources: Value, #[case] text: 
 
 #[test]
 fn pod_level_limit_counts_before_those_of_containers() {
-    let mut hpa = hpa(&resource("cpu", &utilization(50)), &[("utilization-of", "limits")]);
+    let mut hpa = cpu_hpa(&[("utilization-of", "limits")]);
     let pod: Pod = serde_json::from_value(json!({
         "metadata": { "name": "a" },
         "spec": {
@@ -78,12 +83,11 @@ fn actual_requests_count_during_a_resize() {
     let resources = json!({ "requests": { "cpu": "4" } });
     let applied = json!({ "requests": { "cpu": "1" } });
     let status = json!({ "containerStatuses": [{ "name": "app", "resources": applied }] });
-    let pods = [pod("a", &resources, &status), pod("b", &resources, &status)];
-    let metric = resource("cpu", &utilization(50));
+    let pods = [ready_pod("a", &resources, &status), ready_pod("b", &resources, &status)];
     let reading = samples(&[("a", 900), ("b", 900)]);
-    let conclusion = decide(&hpa(&metric, &[]), (2, 2), &pods, reading.clone());
+    let conclusion = decide(&cpu_hpa(&[]), (2, 2), &pods, reading.clone());
     assert_eq!(conclusion.scaled_to, Some(1));
-    let actual = hpa(&metric, &[("requests", "actual")]);
+    let actual = cpu_hpa(&[("requests", "actual")]);
     let conclusion = decide(&actual, (2, 2), &pods, reading.clone());
     assert_eq!(conclusion.scaled_to, Some(4));
     assert_eq!(
@@ -92,14 +96,14 @@ fn actual_requests_count_during_a_resize() {
             those of the spec"
     );
     // Without a resize, the setting has no effect.
-    let pods = [pod("a", &applied, &status), pod("b", &applied, &status)];
+    let pods = [ready_pod("a", &applied, &status), ready_pod("b", &applied, &status)];
     let conclusion = decide(&actual, (2, 2), &pods, reading);
     assert_eq!(sentence(&actual, &conclusion), "cpu is at 90% of requests, target 50%");
 }
 
 #[test]
 fn pods_without_a_request_are_left_out_and_named() {
-    let hpa = hpa(&resource("cpu", &utilization(50)), &[("missing-requests", "skip-pod")]);
+    let hpa = cpu_hpa(&[("missing-requests", "skip-pod")]);
     let reading = samples(&[("a", 800), ("b", 1000), ("x", 5000)]);
     // Skipped pods count as if they used as much as the others, up to the target's replicas.
     for (replicas, expected) in [(3, 6), (2, 4)] {
@@ -120,17 +124,15 @@ fn pods_without_a_request_are_left_out_and_named() {
 
 #[test]
 fn condition_about_skipped_pods_is_removed_with_the_last_one() {
-    let mut hpa = hpa(&resource("cpu", &utilization(50)), &[("missing-requests", "skip-pod")]);
+    let mut hpa = cpu_hpa(&[("missing-requests", "skip-pod")]);
     let reading = samples(&[("a", 500)]);
     let others = names('x', 7);
-    let others: Vec<_> = others.iter().map(String::as_str).collect();
-    hpa.status = decide(&hpa, (1, 1), &pods(&["a"], &others), reading.clone()).status;
-    let mut conditions = hpa.status.conditions.iter();
-    let skipped = conditions.find(|one| one.condition_type.as_str() == "PodsSkipped").unwrap();
+    let skipped = decide(&hpa, (1, 1), &pods(&["a"], &others), reading.clone());
     assert_eq!(
-        skipped.message,
-        "7 pods without requests of cpu left out: x000, x001, x002, x003, x004 and 2 more"
+        condition(&skipped, "PodsSkipped"),
+        Some("7 pods without requests of cpu left out: x000, x001, x002, x003, x004 and 2 more")
     );
+    hpa.status = skipped.status;
     // It stays while the metric can't be read.
     let unread = decide(&hpa, (1, 1), &pods(&["a"], &others), jobs(0));
     assert!(unread.error.is_some() && condition(&unread, "PodsSkipped").is_some());
@@ -140,10 +142,9 @@ fn condition_about_skipped_pods_is_removed_with_the_last_one() {
 
 #[test]
 fn metric_fails_if_all_pods_lack_the_request() {
-    let metric = resource("cpu", &utilization(50));
     let reading = samples(&[("x", 500), ("y", 500)]);
     for settings in [&[][..], &[("missing-requests", "skip-pod")]] {
-        let hpa = hpa(&metric, settings);
+        let hpa = cpu_hpa(settings);
         let conclusion = decide(&hpa, (2, 2), &pods(&[], &["x", "y"]), reading.clone());
         let error = conclusion.error.unwrap().to_string();
         let expected = "missing request for cpu in container app of Pod x";
@@ -154,12 +155,10 @@ fn metric_fails_if_all_pods_lack_the_request() {
 
 #[test]
 fn skipped_pods_do_not_halve_the_replicas() {
-    let hpa = hpa(&resource("cpu", &utilization(50)), &[("missing-requests", "skip-pod")]);
+    let hpa = cpu_hpa(&[("missing-requests", "skip-pod")]);
     let (with, without) = (names('a', 5), names('x', 5));
-    let [with_names, without_names] =
-        [&with, &without].map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
-    let values: Vec<_> = with_names.iter().map(|name| (*name, 440)).collect();
-    let all = pods(&with_names, &without_names);
+    let values: Vec<_> = with.iter().map(|name| (*name, 440)).collect();
+    let all = pods(&with, &without);
     // 88 % of the target need nine of ten replicas.
     assert_eq!(decide(&hpa, (10, 10), &all, samples(&values)).scaled_to, Some(9));
 }

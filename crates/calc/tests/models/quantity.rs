@@ -62,10 +62,10 @@ impl Decimal {
     }
 }
 
-/// The position of a unit's letter: the exponent of 1000 or 1024.
+/// The exponent of 1000 or 1024 that a unit's letter stands for: its position, counted from 1.
 fn unit(letter: &str, letters: &str) -> Option<u32> {
     let index = letters.find(letter).filter(|_| letter.len() == 1)?;
-    u32::try_from(index).ok()
+    u32::try_from(index + 1).ok()
 }
 
 /// The value and format of a text by the documented grammar. A text without digits is not in the
@@ -84,6 +84,7 @@ fn model(text: &str) -> Result<(Decimal, Format), QuantityError> {
     let digits = integer.bytes().chain(fraction.bytes()).map(|digit| digit - b'0').collect();
     let places = i64::try_from(fraction.len()).expect("a short text");
     let mut value = Decimal { is_negative, digits, places };
+    // `E` and `Ei` alone are units.
     let format = if let Some(exponent) =
         suffix.strip_prefix(['e', 'E']).filter(|it| !matches!(*it, "" | "i"))
     {
@@ -92,16 +93,16 @@ fn model(text: &str) -> Result<(Decimal, Format), QuantityError> {
         Format::DecimalExponent
     } else if suffix.is_empty() {
         Format::DecimalSI
-    } else if let Some(exponent) = unit(suffix, " kMGTPE").filter(|exponent| *exponent > 0) {
+    } else if let Some(exponent) = unit(suffix, "kMGTPE") {
         value.places -= i64::from(3 * exponent);
         Format::DecimalSI
-    } else if let Some(exponent) = unit(suffix, " mun").filter(|exponent| *exponent > 0) {
+    } else if let Some(exponent) = unit(suffix, "mun") {
         value.places += i64::from(3 * exponent);
         Format::DecimalSI
     } else {
         let letter = suffix.strip_suffix('i').ok_or(QuantityError::Suffix)?;
-        let exponent = unit(letter, " KMGTPE").filter(|exponent| *exponent > 0);
-        (0..10 * exponent.ok_or(QuantityError::Suffix)?).for_each(|_| value.double());
+        let exponent = unit(letter, "KMGTPE").ok_or(QuantityError::Suffix)?;
+        (0..10 * exponent).for_each(|_| value.double());
         Format::BinarySI
     };
     // The smallest unit is a nano. With a binary suffix, the value is limited.
@@ -144,7 +145,7 @@ fn compare(text: &str) -> Result<(), TestCaseError> {
     let is_zero = value.digits.iter().all(|digit| *digit == 0);
     let sign = if value.is_negative { -1 } else { 1 };
     prop_assert_eq!(quantity.signum(), if is_zero { 0 } else { sign }, "{}", text);
-    // The API turns binary quantities with a fraction below 1 into decimal ones.
+    // The API turns binary quantities below 1 into decimal ones.
     let is_below_one = value.magnitude(9).len() < 10;
     if !is_below_one {
         prop_assert_eq!(quantity.format(), format, "{}", text);

@@ -23,6 +23,7 @@ pub(super) fn at(ago: i64) -> Timestamp {
 }
 
 /// A pod and its sample in milli-units. Every pod requests 1000m of CPU, and its limit is 2000m.
+/// The start and the last change of the readiness are in seconds before the reconcile.
 #[derive(Clone, Debug)]
 pub(super) struct GeneratedPod {
     pub(super) phase: &'static str,
@@ -64,19 +65,15 @@ fn pod() -> impl Strategy<Value = GeneratedPod> {
 
 fn metric() -> impl Strategy<Value = Value> {
     let resource = |target: Value| {
-        json!({
-            "type": "Resource",
-            "resource": { "name": "cpu", "target": target },
-        })
+        json!({ "type": "Resource", "resource":
+            { "name": "cpu", "target": target } })
     };
     let average =
         |amount: i64| json!({ "type": "AverageValue", "averageValue": format!("{amount}m") });
     let value = |amount: i64| json!({ "type": "Value", "value": format!("{amount}m") });
     let external = |target: Value| {
-        json!({
-            "type": "External",
-            "external": { "metric": { "name": "m" }, "target": target },
-        })
+        json!({ "type": "External", "external":
+            { "metric": { "name": "m" }, "target": target } })
     };
     let object = |target: Value| {
         let described = json!({ "kind": "Service", "name": "s", "apiVersion": "v1" });
@@ -84,10 +81,8 @@ fn metric() -> impl Strategy<Value = Value> {
             { "describedObject": described, "metric": { "name": "m" }, "target": target } })
     };
     let pods = |target: Value| {
-        json!({
-            "type": "Pods",
-            "pods": { "metric": { "name": "m" }, "target": target },
-        })
+        json!({ "type": "Pods", "pods":
+            { "metric": { "name": "m" }, "target": target } })
     };
     prop_oneof![
         (1..250_i32).prop_map(move |percent| resource(
@@ -215,14 +210,15 @@ pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("missing-requests", "fail"),
 ];
 
-/// Some settings of an autoscaler, by name.
+/// No settings, or some settings of an autoscaler, by name.
 pub(super) fn settings() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     let each = |(name, values): &(&'static str, &'static [&'static str])| {
         let name = *name;
         option::weighted(0.3, select(values.to_vec()).prop_map(move |value| (name, value)))
     };
     let all: Vec<_> = SETTINGS.iter().map(each).collect();
-    all.prop_map(|drawn| drawn.into_iter().flatten().collect())
+    let some = all.prop_map(|drawn| drawn.into_iter().flatten().collect());
+    prop_oneof![Just(Vec::new()), some]
 }
 
 pub(super) fn fallbacks() -> impl Strategy<Value = String> {
@@ -291,38 +287,36 @@ impl Scenario {
     }
 
     pub(super) fn reconcile(&self, written: Result<(), ScaleWriteError>) -> Conclusion {
-        self.reconcile_pods(self.api_pods(), written)
+        self.conclude(&Settings::default(), self.api_pods(), self.readings(), at(0), written)
     }
 
-    pub(super) fn reconcile_pods(
-        &self,
-        pods: Vec<Arc<Pod>>,
-        written: Result<(), ScaleWriteError>,
-    ) -> Conclusion {
-        self.reconcile_with_settings(&Settings::default(), pods, written)
+    pub(super) fn reconcile_with_settings(&self, settings: &Settings) -> Conclusion {
+        self.reconcile_at(settings, at(0))
     }
 
-    pub(super) fn reconcile_with_settings(
-        &self,
-        settings: &Settings,
-        pods: Vec<Arc<Pod>>,
-        written: Result<(), ScaleWriteError>,
-    ) -> Conclusion {
-        let plan =
-            Plan::new(&self.hpa, Ok(self.scale.clone()), settings, |_| SelectedPods::new(pods));
-        plan.decide(self.readings(), self.history.clone(), at(0)).conclude(written, at(0))
+    pub(super) fn reconcile_pods(&self, settings: &Settings, pods: Vec<Arc<Pod>>) -> Conclusion {
+        self.conclude(settings, pods, self.readings(), at(0), Ok(()))
     }
 
     pub(super) fn reconcile_readings(&self, settings: &Settings, readings: Readings) -> Conclusion {
-        let select = |_: &_| SelectedPods::new(self.api_pods());
-        let plan = Plan::new(&self.hpa, Ok(self.scale.clone()), settings, select);
-        plan.decide(readings, self.history.clone(), at(0)).conclude(Ok(()), at(0))
+        self.conclude(settings, self.api_pods(), readings, at(0), Ok(()))
     }
 
     pub(super) fn reconcile_at(&self, settings: &Settings, now: Timestamp) -> Conclusion {
-        let select = |_: &_| SelectedPods::new(self.api_pods());
+        self.conclude(settings, self.api_pods(), self.readings(), now, Ok(()))
+    }
+
+    fn conclude(
+        &self,
+        settings: &Settings,
+        pods: Vec<Arc<Pod>>,
+        readings: Readings,
+        now: Timestamp,
+        written: Result<(), ScaleWriteError>,
+    ) -> Conclusion {
+        let select = |_: &_| SelectedPods::new(pods);
         let plan = Plan::new(&self.hpa, Ok(self.scale.clone()), settings, select);
-        plan.decide(self.readings(), self.history.clone(), now).conclude(Ok(()), now)
+        plan.decide(readings, self.history.clone(), now).conclude(written, now)
     }
 
     /// The effective settings with these annotations, which may have no metric that they apply to,
@@ -343,7 +337,7 @@ impl Scenario {
 
     /// The result of a reconcile with these settings, without the parts that only report settings.
     pub(super) fn effect_of(&self, settings: &Settings) -> String {
-        let mut conclusion = self.reconcile_with_settings(settings, self.api_pods(), Ok(()));
+        let mut conclusion = self.reconcile_with_settings(settings);
         conclusion.history.failing_metrics.clear();
         conclusion.explanation.bounds = None;
         conclusion
@@ -383,12 +377,6 @@ impl Scenario {
         metrics
             .map(|(index, metric)| (index, reading(index, metric.source_type.as_str())))
             .collect()
-    }
-
-    /// Whether the replicas are within the bounds of the spec.
-    pub(super) fn is_within_bounds(&self) -> bool {
-        let spec = &self.hpa.spec;
-        (spec.effective_min_replicas()..=spec.max_replicas).contains(&self.scale.spec_replicas)
     }
 
     pub(super) fn disables(&self, direction: &str) -> bool {

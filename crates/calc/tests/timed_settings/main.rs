@@ -24,7 +24,6 @@ struct Run {
     settings: Settings,
     history: History,
     replicas: i32,
-    start: Timestamp,
 }
 
 impl Run {
@@ -41,10 +40,8 @@ impl Run {
             "behavior": { "scaleDown": { "stabilizationWindowSeconds": 0 } },
         });
         all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        let history = History::default();
-        let start = START.parse().unwrap();
-        let settings = Settings::default();
-        let mut run = Self { hpa: hpa(all, json!({})), settings, history, replicas, start };
+        let (settings, history) = (Settings::default(), History::default());
+        let mut run = Self { hpa: hpa(all, json!({})), settings, history, replicas };
         run.annotate(annotations);
         run
     }
@@ -70,11 +67,9 @@ impl Run {
         resolved.problems
     }
 
-    fn at(&self, second: i64) -> Timestamp {
-        self.start + SignedDuration::from_secs(second)
-    }
-
+    /// The inputs of a reconcile at `second` after [`START`].
     fn inputs(&self, second: i64, values: &[Option<i64>]) -> Inputs {
+        let start: Timestamp = START.parse().unwrap();
         let read = |value: &Option<i64>| match value {
             Some(value) => Ok(Reading::External(vec![MilliValue::from_units(*value)].into())),
             None => Err(ReadError::fetch(MetricsApi::External, "down")),
@@ -86,7 +81,7 @@ impl Run {
             selected: SelectedPods::default(),
             readings: values.iter().map(read).enumerate().collect::<Readings>(),
             history: Some(self.history.clone()),
-            now: self.at(second),
+            now: start + SignedDuration::from_secs(second),
         }
     }
 
@@ -115,8 +110,8 @@ impl Run {
     }
 }
 
-fn bounds_annotation(entries: Value) -> Value {
-    json!({ "bounds": entries })
+fn bounds_annotation(entry: &Value) -> Value {
+    json!({ "bounds": [entry] })
 }
 
 #[test]
@@ -127,8 +122,8 @@ fn condition_names_invalid_settings_and_those_that_apply() {
         run.reconcile(0, &[Some(3)]);
         (run.condition("CustomSettings"), problems.len())
     };
-    let (valid, none) = (json!({ "sync-period": "30s" }), None);
-    assert_eq!(condition(valid), (Some("True SetOnAutoscaler: sync-period=30s".to_owned()), 0));
+    let valid = Some("True SetOnAutoscaler: sync-period=30s".to_owned());
+    assert_eq!(condition(json!({ "sync-period": "30s" })), (valid, 0));
     let (invalid, count) = condition(json!({ "sync-period": "30s", "rollout": "surge" }));
     let text = "True InvalidSettings: annotation autoscaling.hpa-rs.dev/rollout must be \
         \"count-surge\" or \"ignore-surge\", ignored; sync-period=30s";
@@ -136,14 +131,14 @@ fn condition_names_invalid_settings_and_those_that_apply() {
     let (only_invalid, _) = condition(json!({ "pause": "yes" }));
     let text = only_invalid.unwrap();
     assert!(text.starts_with("False InvalidSettings: annotation "), "{text}");
-    assert_eq!(condition(json!({ "pause": "up" })), (none.clone(), 0), "it has its own condition");
-    assert_eq!(condition(json!({})), (none, 0));
+    assert_eq!(condition(json!({ "pause": "up" })), (None, 0), "it has its own condition");
+    assert_eq!(condition(json!({})), (None, 0));
 }
 
 #[test]
 fn scheduled_bounds_apply_at_the_minute() {
     let entry = json!({ "start": "12:10", "end": "12:20", "minReplicas": 6, "maxReplicas": 8 });
-    let mut run = Run::new(3, bounds_annotation(json!([entry])));
+    let mut run = Run::new(3, bounds_annotation(&entry));
     assert_eq!(run.replicas_at(599, Some(3)), 3);
     let message = run.condition("CustomSettings").unwrap();
     let next = "; 1 to 20 replicas until 2026-01-05T12:10:00Z, then 6 to 8 replicas";
@@ -176,7 +171,7 @@ fn scheduled_bounds_apply_at_the_minute() {
 #[test]
 fn replicas_above_the_scheduled_maximum_are_removed_at_once() {
     let entry = json!({ "start": "12:10", "end": "12:20", "maxReplicas": 4 });
-    let mut run = Run::new(9, bounds_annotation(json!([entry])));
+    let mut run = Run::new(9, bounds_annotation(&entry));
     assert_eq!(run.replicas_at(599, Some(9)), 9);
     assert_eq!(run.replicas_at(600, None), 4, "without a metric");
 }
@@ -184,7 +179,7 @@ fn replicas_above_the_scheduled_maximum_are_removed_at_once() {
 #[test]
 fn scheduled_zero_minimum_scales_to_zero_and_back() {
     let entry = json!({ "start": "12:10", "end": "12:20", "minReplicas": 0 });
-    let mut run = Run::new(2, bounds_annotation(json!([entry])));
+    let mut run = Run::new(2, bounds_annotation(&entry));
     assert_eq!(run.replicas_at(0, Some(0)), 1);
     assert_eq!(run.replicas_at(600, Some(0)), 0);
     assert!(run.condition("ScaledToZero").unwrap().starts_with("True"));
@@ -193,9 +188,21 @@ fn scheduled_zero_minimum_scales_to_zero_and_back() {
 }
 
 #[test]
+fn scale_up_from_zero_to_a_scheduled_minimum_names_the_schedule() {
+    let entry = json!({ "start": "12:10", "end": "12:20", "minReplicas": 2 });
+    let mut run = Run::with_spec(1, json!({ "minReplicas": 0 }), bounds_annotation(&entry));
+    assert_eq!(run.replicas_at(0, Some(0)), 0);
+    assert_eq!(
+        events(&run.reconcile(600, &[Some(0)])),
+        ["Normal SuccessfulRescale: New size: 2; reason: Current number of replicas below the \
+          scheduled minReplicas"]
+    );
+}
+
+#[test]
 fn schedule_does_not_wake_a_target_that_a_user_scaled_to_zero() {
     let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 3 });
-    let mut run = Run::new(0, bounds_annotation(json!([entry])));
+    let mut run = Run::new(0, bounds_annotation(&entry));
     assert_eq!(run.replicas_at(0, Some(9)), 0);
     assert!(run.condition("ScalingActive").unwrap().starts_with("False ScalingDisabled"));
 }
@@ -203,7 +210,7 @@ fn schedule_does_not_wake_a_target_that_a_user_scaled_to_zero() {
 #[test]
 fn pause_applies_to_scheduled_bounds() {
     let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 6 });
-    let mut annotations = bounds_annotation(json!([entry]));
+    let mut annotations = bounds_annotation(&entry);
     annotations["pause"] = json!("up");
     let mut run = Run::new(3, annotations);
     assert_eq!(run.replicas_at(0, Some(3)), 3);
@@ -213,7 +220,7 @@ fn pause_applies_to_scheduled_bounds() {
 #[test]
 fn report_has_the_effective_bounds_and_their_next_change() {
     let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 6 });
-    let run = Run::new(6, bounds_annotation(json!([entry])));
+    let run = Run::new(6, bounds_annotation(&entry));
     let text = run.inputs(0, &[Some(3)]).report().to_string();
     let line = "  bounds: 6 to 20 replicas; 1 to 20 replicas from 2026-01-05T13:00:00Z (in \
                 1:00:00), by the schedule\n";
@@ -246,7 +253,7 @@ fn last_replica_stays_until_the_metrics_have_asked_for_zero_for_long_enough() {
     without_history.history = None;
     let unknown = without_history.report();
     let doubt = "zero-after: to 0 replicas at 2026-01-05T12:01:15Z, if the metrics ask for it \
-                 until then; maybe earlier, because their past is not known here";
+                 until then; maybe earlier, because the past of the metrics is not known here";
     assert!(unknown.sentence.ends_with(doubt), "{}", unknown.sentence);
     assert!(!unknown.to_string().contains("scales to 0 at"), "{unknown}");
     assert_eq!(run.replicas_at(59, Some(0)), 1);
@@ -258,7 +265,7 @@ fn last_replica_stays_until_the_metrics_have_asked_for_zero_for_long_enough() {
 #[test]
 fn scheduled_minimum_at_the_end_of_the_delay_is_named() {
     let entry = json!({ "start": "12:01", "end": "12:03", "minReplicas": 4 });
-    let mut annotations = bounds_annotation(json!([entry]));
+    let mut annotations = bounds_annotation(&entry);
     annotations["zero-after"] = json!("1m");
     let mut run = Run::with_spec(3, json!({ "minReplicas": 0 }), annotations);
     run.reconcile(0, &[Some(0)]);

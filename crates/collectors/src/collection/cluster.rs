@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     error::Error,
+    io,
     sync::Arc,
     time::Duration,
 };
@@ -67,8 +68,8 @@ struct ScaleCache {
 }
 
 impl ScaleCache {
-    /// Adds a scale. Removes old ones only once in [`SELECTOR_LIFETIME`], because that looks at all
-    /// scales.
+    /// Adds a scale. Removes old ones only once in [`SELECTOR_LIFETIME`], because a removal visits
+    /// all scales.
     fn insert(&mut self, key: TargetKey, scale: CachedScale) {
         if self.cleaned_at.elapsed() >= SELECTOR_LIFETIME {
             self.scales.retain(|_, scale| scale.read_at.elapsed() < SELECTOR_LIFETIME);
@@ -129,10 +130,12 @@ impl KubeCluster {
         let scale = self.api(namespace, kind, &target.name)?.get_scale(&target.name).await;
         let scale: Scale =
             scale.map_err(|error| lookup_error(&target.kind, namespace, &target.name, error))?;
-        let (replicas, selector) =
-            scale.status.map(|status| (status.replicas, status.selector)).unwrap_or_default();
-        let selector = selector.unwrap_or_default();
-        let scale = CachedScale { read_at: Instant::now(), selector, replicas };
+        let Some(status) = scale.status else {
+            let error = io::Error::other("the scale has no status");
+            return Err(request_error(&target.kind, namespace, &target.name, error));
+        };
+        let selector = status.selector.unwrap_or_default();
+        let scale = CachedScale { read_at: Instant::now(), selector, replicas: status.replicas };
         self.scales.lock().insert(key, scale.clone());
         Ok(scale)
     }
@@ -146,23 +149,23 @@ impl KubeCluster {
     ) -> Result<(T, BTreeMap<String, String>), LookupError> {
         let object = self.api(namespace, (api_version, kind), name)?.get(name).await;
         let object = object.map_err(|error| lookup_error(kind, namespace, name, error))?;
-        let fields: Fields<T> =
+        let fields: SpecAndAnnotations<T> =
             object.decode().map_err(|error| request_error(kind, namespace, name, error))?;
         Ok((fields.spec, fields.metadata.annotations.unwrap_or_default()))
     }
 }
 
-/// The fields of an object that collectors need.
+/// The spec and the annotations of an object. `ObjectMeta` isn't used, because a time out of range
+/// in it would fail the decoding.
 #[derive(Deserialize)]
-pub(super) struct Fields<T> {
+pub(super) struct SpecAndAnnotations<T> {
     #[serde(default)]
-    pub(super) metadata: FieldsOfMetadata,
+    pub(super) metadata: AnnotationsOnly,
     pub(super) spec: T,
 }
 
 #[derive(Default, Deserialize)]
-pub(super) struct FieldsOfMetadata {
-    #[serde(default)]
+pub(super) struct AnnotationsOnly {
     pub(super) annotations: Option<BTreeMap<String, String>>,
 }
 
@@ -277,11 +280,18 @@ impl Cluster for KubeCluster {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use http::{Request, Response};
     use kube::client::Body;
     use rstest::rstest;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    fn response(object: &Value) -> Response<Body> {
+        Response::new(Body::from(object.to_string().into_bytes()))
+    }
 
     fn cluster(client: Client) -> KubeCluster {
         KubeCluster::new(client.clone(), Arc::new(KubeObjects::new(client)))
@@ -314,7 +324,7 @@ mod tests {
         let requested = paths.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             requested.lock().push(request.uri().to_string());
-            async { Ok::<_, std::convert::Infallible>(Response::new(Body::empty())) }
+            async { Ok::<_, Infallible>(Response::new(Body::empty())) }
         });
         let cluster = cluster(Client::new(service, "default"));
         let target = target(api_version, kind, name);
@@ -328,12 +338,11 @@ mod tests {
         let counted = reads.clone();
         let service = tower::service_fn(move |_: Request<Body>| {
             *counted.lock() += 1;
-            let scale = serde_json::json!({
+            let scale = json!({
                 "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": "web" },
                 "status": { "replicas": *counted.lock() * 2 },
             });
-            let body = Body::from(scale.to_string().into_bytes());
-            async { Ok::<_, std::convert::Infallible>(Response::new(body)) }
+            async move { Ok::<_, Infallible>(response(&scale)) }
         });
         let cluster = cluster(Client::new(service, "default"));
         let target = target("apps/v1", "Deployment", "web");
@@ -342,6 +351,18 @@ mod tests {
         assert_eq!(*reads.lock(), 1);
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(cluster.replicas("shop", &target).await.unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn scale_without_a_status_is_an_error() {
+        let service = tower::service_fn(|_: Request<Body>| async {
+            let scale = json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {} });
+            Ok::<_, Infallible>(response(&scale))
+        });
+        let cluster = cluster(Client::new(service, "default"));
+        let target = target("apps/v1", "Deployment", "web");
+        cluster.replicas("shop", &target).await.unwrap_err();
+        cluster.pods("shop", &target).await.unwrap_err();
     }
 
     #[tokio::test(start_paused = true)]
@@ -359,7 +380,7 @@ mod tests {
     #[tokio::test]
     async fn ingress_with_times_out_of_range_is_read() {
         let service = tower::service_fn(|_: Request<Body>| async {
-            let ingress = serde_json::json!({
+            let ingress = json!({
                 "metadata": {
                     "name": "web",
                     "annotations": { "a": "b" },
@@ -367,8 +388,7 @@ mod tests {
                 },
                 "spec": { "rules": [{ "host": "web.example" }] },
             });
-            let body = Body::from(ingress.to_string().into_bytes());
-            Ok::<_, std::convert::Infallible>(Response::new(body))
+            Ok::<_, Infallible>(response(&ingress))
         });
         let cluster = cluster(Client::new(service, "default"));
         let ingress = cluster.ingress("shop", "web").await.unwrap();

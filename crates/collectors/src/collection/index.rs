@@ -12,10 +12,10 @@ use hpa_prometheus::promql::parse_without_regex_checks;
 use super::{
     CollectionSettings,
     metric::CollectedMetric,
-    problems::{CollectorProblem, Problems},
+    problems::{CollectorProblem, FindingSummary},
 };
 use crate::{
-    CollectorPlan, Finding, FindingSubject, MetricConfig,
+    CollectorPlan, ConfigError, Finding, FindingSubject, MetricConfig,
     annotations::{Annotations, MetricType},
     findings::{
         MAX_NAMESPACE_SETTINGS_BYTES, MAX_SETTINGS_BYTES, annotation_findings, config_finding,
@@ -46,6 +46,7 @@ pub(super) struct Index {
     autoscalers: BTreeMap<AutoscalerKey, Entry>,
     /// The lengths of the settings by namespace, in bytes.
     settings_len: BTreeMap<String, usize>,
+    /// Hashes the settings in annotations.
     hasher: RandomState,
     by_metric: BTreeMap<MetricKey, BTreeMap<AutoscalerKey, Vec<Arc<CollectedMetric>>>>,
 }
@@ -164,6 +165,27 @@ fn exceeded_limit(settings_len: usize, namespace_is_full: bool) -> Option<String
     })
 }
 
+/// The equal metric in `known`, with its values, or else a new one. `None` if its collector isn't
+/// enabled.
+fn collected_metric<'m>(
+    config: &MetricConfig,
+    mut known: impl Iterator<Item = &'m Arc<CollectedMetric>>,
+    hasher: &RandomState,
+    settings: &CollectionSettings,
+) -> Result<Option<Arc<CollectedMetric>>, ConfigError> {
+    let hash = config.annotations_hash(hasher);
+    let kept_config = config.clone().without_annotations();
+    let is_same = |metric: &&Arc<CollectedMetric>| {
+        metric.annotations_hash == hash && metric.config == kept_config
+    };
+    if let Some(same) = known.find(is_same) {
+        return Ok(Some(same.clone()));
+    }
+    let plan = CollectorPlan::new(config, &settings.environment)?;
+    let is_enabled = settings.collectors.contains(plan.name);
+    Ok(is_enabled.then(|| Arc::new(CollectedMetric::new(kept_config, hash, plan))))
+}
+
 impl Entry {
     /// The metrics of an autoscaler that enabled collectors can read, and the problems of all its
     /// metrics and annotations. Unchanged metrics are taken from `context`, with their values.
@@ -176,7 +198,7 @@ impl Entry {
     ) -> Self {
         let environment = &settings.environment;
         let annotations = Annotations::parse(&hpa.metadata.annotations);
-        let mut problems = Problems::default();
+        let mut problems = FindingSummary::default();
         problems.extend(annotation_findings(hpa, &annotations));
         let general_error =
             |message: String| [Finding::error(FindingSubject::AllAnnotations, message)];
@@ -203,23 +225,13 @@ impl Entry {
             // Regular expressions are not checked, because compiling them for each change of an
             // autoscaler would cost too much. Prometheus checks them.
             problems.extend(setting_findings(&config, environment, parse_without_regex_checks));
-            let hash = config.annotations_hash(&context.hasher);
-            let kept_config = config.clone().without_annotations();
-            let is_same = |metric: &&Arc<CollectedMetric>| {
-                metric.annotations_hash == hash && metric.config == kept_config
-            };
-            let mut known = context.previous_metrics.iter().chain(&metrics);
-            if let Some(same) = known.find(is_same).cloned() {
-                collected_len += len;
-                metrics.push(same);
-                continue;
-            }
-            match CollectorPlan::new(&config, environment) {
-                Ok(plan) if settings.collectors.contains(plan.name) => {
+            let known = context.previous_metrics.iter().chain(&metrics);
+            match collected_metric(&config, known, &context.hasher, settings) {
+                Ok(Some(metric)) => {
                     collected_len += len;
-                    metrics.push(Arc::new(CollectedMetric::new(kept_config, hash, plan)));
+                    metrics.push(metric);
                 }
-                Ok(_) => {}
+                Ok(None) => {}
                 Err(error) => problems.extend(config_finding(&config, &error, environment)),
             }
         }

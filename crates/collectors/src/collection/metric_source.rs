@@ -44,17 +44,18 @@ impl CollectionSource {
         Self { collection, selects_by_labels: false }
     }
 
-    /// A source for a metrics API: as in the reference, a query selects all metrics with matching
-    /// labels, even those with more labels.
+    /// A source for a metrics API: as in kube-metrics-adapter, a query selects all metrics with
+    /// matching labels, even those with more labels.
     pub fn for_api(collection: Arc<CollectedMetrics>) -> Self {
         Self { collection, selects_by_labels: true }
     }
 
     fn is_selected(&self, metric: &CollectedMetric, selector: &Selector) -> bool {
-        if self.selects_by_labels {
-            return selector.matches(&labels(metric));
+        if !self.selects_by_labels {
+            return metric.has_selector(selector);
         }
-        metric.has_selector(selector)
+        let labels = metric.config.labels();
+        selector.matches_by(|key| Some(labels?.get(key)?.as_str()))
     }
 
     fn metrics_named(
@@ -94,7 +95,9 @@ impl CollectionSource {
         if metrics.len() < 2 {
             return Ok(metrics);
         }
-        let (mut matching, mut failure) = (Vec::new(), None);
+        // All selectors are compared before pods are looked up, because many autoscalers may share
+        // a name.
+        let (mut candidates, mut failure) = (Vec::new(), None);
         for metric in metrics {
             let MetricConfig { namespace, target, .. } = &metric.config;
             let target_selector = match self.collection.targets.selector(namespace, target).await {
@@ -106,19 +109,22 @@ impl CollectionSource {
                     continue;
                 }
             };
-            let is_same = |selector: &Selector| selector.to_string() == target_selector.to_string();
-            if selector.is_some_and(is_same) {
+            if selector == Some(&target_selector) {
                 return Ok(vec![metric]);
             }
-            if !self.pods(namespace, &target_selector).await?.is_disjoint(pods) {
+            candidates.push((metric, target_selector));
+        }
+        // A target whose selector can't be read may have some of the pods.
+        if let Some(error) = failure {
+            return Err(MetricError::from_fetch_error(FetchError::from(error)));
+        }
+        let mut matching = Vec::new();
+        for (metric, selector) in candidates {
+            if !self.pods(&metric.config.namespace, &selector).await?.is_disjoint(pods) {
                 matching.push(metric);
             }
         }
-        // A target whose selector can't be read may have some of the pods.
-        match failure {
-            Some(error) => Err(MetricError::from_fetch_error(FetchError::from(error))),
-            None => Ok(matching),
-        }
+        Ok(matching)
     }
 
     /// Reads metrics concurrently. The results keep their order.
@@ -159,7 +165,9 @@ impl CollectionSource {
                 Err(error) => failure = Some(error),
             }
         }
-        if let (true, Some(error)) = (by_pod.is_empty(), failure) {
+        if by_pod.is_empty()
+            && let Some(error) = failure
+        {
             return Err(MetricError::Fetch(error));
         }
         Ok(CustomValues {
@@ -185,57 +193,11 @@ impl CollectionSource {
             }) && self.is_selected(metric, &query.metric_selector)
         })
     }
-}
 
-fn labels(metric: &CollectedMetric) -> BTreeMap<String, String> {
-    metric.config.labels().cloned().unwrap_or_default()
-}
-
-fn origin(metric: Option<&Arc<CollectedMetric>>) -> Origin {
-    let rule = metric.map(|metric| format!("collector {}", metric.collector()));
-    Origin { rule: rule.unwrap_or_default(), ..Origin::default() }
-}
-
-fn metric_value(object: &str, sample: &Sample) -> MetricValue {
-    MetricValue {
-        object: object.into(),
-        timestamp: sample.at,
-        window_seconds: None,
-        value: sample.value,
-    }
-}
-
-/// The error about a metric of an object that no collector reads. The watch of the collectors may
-/// see an autoscaler later than the controller does.
-fn unknown_metric(query: &CustomQuery) -> MetricError {
-    let CustomQuery { resource, namespace, metric, .. } = query;
-    let reason = format!(
-        "no autoscaler of the namespace {namespace} has a collector for the metric {metric} of \
-         {resource}; a new autoscaler has its collectors within seconds"
-    );
-    MetricError::UnknownMetric(NotFound::Other(reason))
-}
-
-/// The error if no pod of a target has a value, although an autoscaler of the namespace has a
-/// collector for the metric.
-fn no_value_of_pods(origin: &Origin) -> MetricError {
-    if origin.rule.is_empty() {
-        let reason = "no autoscaler of these pods has a collector for it".to_owned();
-        return MetricError::UnknownMetric(NotFound::Other(reason));
-    }
-    let reason = format!(
-        "{} has none of these pods: they were not ready at its last read, or not for \
-         min-pod-ready-age, or it reads the pods of another autoscaler",
-        origin.rule
-    );
-    MetricError::NoValue(NotFound::Other(reason))
-}
-
-impl CollectionSource {
     fn has_custom(&self, query: &CustomQuery) -> bool {
         let CustomQuery { resource, namespace, metric, .. } = query;
-        let of_pods = || self.metrics_named(namespace, MetricType::Pods, metric);
-        if is_pods(resource) && !of_pods().is_empty() {
+        if is_pods(resource) && !self.metrics_named(namespace, MetricType::Pods, metric).is_empty()
+        {
             return true;
         }
         if let Objects::Named(name) = &query.objects {
@@ -274,7 +236,7 @@ impl CollectionSource {
         }
         let metric = object_metric.ok_or_else(|| unknown_metric(query))?;
         let collected = metric.read(&self.collection.reader).await;
-        let collected = collected.map_err(|error| MetricError::Fetch(error as _))?;
+        let collected = collected.map_err(|error| MetricError::Fetch(error))?;
         let no_value = || {
             let reason = "the collector has no value".to_owned();
             MetricError::NoValueForObject(NotFound::Other(reason))
@@ -321,7 +283,8 @@ impl CollectionSource {
         let mut metrics = self.metrics_named(namespace, MetricType::External, metric);
         let mut distinct_labels = HashSet::new();
         metrics.retain(|metric| {
-            self.is_selected(metric, metric_selector) && distinct_labels.insert(labels(metric))
+            let labels = || metric.config.labels().cloned().unwrap_or_default();
+            self.is_selected(metric, metric_selector) && distinct_labels.insert(labels())
         });
         metrics
     }
@@ -330,24 +293,16 @@ impl CollectionSource {
         let selected = self.selected_external(query);
         let origin = origin(selected.first());
         let mut items = Vec::new();
-        let mut failure = None;
         for (metric, collected) in self.read_all(selected).await {
-            match collected {
-                Ok(collected) => {
-                    let labels: Option<ItemLabels> =
-                        metric.config.labels().map(|labels| labels.iter().collect());
-                    items.extend(collected.samples.iter().map(|sample| ExternalMetricValue {
-                        labels: labels.clone(),
-                        timestamp: sample.at,
-                        value: sample.value,
-                    }));
-                }
-                Err(error) => failure = Some(error),
-            }
-        }
-        // The sum of only some series would be wrong.
-        if let Some(error) = failure {
-            return Err(MetricError::Fetch(error));
+            // The sum of only some series would be wrong.
+            let collected = collected.map_err(|error| MetricError::Fetch(error))?;
+            let labels: Option<ItemLabels> =
+                metric.config.labels().map(|labels| labels.iter().collect());
+            items.extend(collected.samples.iter().map(|sample| ExternalMetricValue {
+                labels: labels.clone(),
+                timestamp: sample.at,
+                value: sample.value,
+            }));
         }
         Ok(ExternalValues { items, omitted: Vec::new(), origin })
     }
@@ -455,4 +410,44 @@ impl MetricSource for CollectionSource {
             Query::External(query) => self.external(query).await.map(Values::External),
         }
     }
+}
+
+fn origin(metric: Option<&Arc<CollectedMetric>>) -> Origin {
+    let rule = metric.map(|metric| format!("collector {}", metric.collector()));
+    Origin { rule: rule.unwrap_or_default(), ..Origin::default() }
+}
+
+fn metric_value(object: &str, sample: &Sample) -> MetricValue {
+    MetricValue {
+        object: object.into(),
+        timestamp: sample.at,
+        window_seconds: None,
+        value: sample.value,
+    }
+}
+
+/// The error about a metric of an object that no collector reads. The watch of the collectors may
+/// see an autoscaler later than the controller does.
+fn unknown_metric(query: &CustomQuery) -> MetricError {
+    let CustomQuery { resource, namespace, metric, .. } = query;
+    let reason = format!(
+        "no autoscaler of the namespace {namespace} has a collector for the metric {metric} of \
+         {resource}; a new autoscaler has its collectors within seconds"
+    );
+    MetricError::UnknownMetric(NotFound::Other(reason))
+}
+
+/// The error if no pod of a target has a value, although an autoscaler of the namespace has a
+/// collector for the metric.
+fn no_value_of_pods(origin: &Origin) -> MetricError {
+    if origin.rule.is_empty() {
+        let reason = "no autoscaler of these pods has a collector for it".to_owned();
+        return MetricError::UnknownMetric(NotFound::Other(reason));
+    }
+    let reason = format!(
+        "{} has none of these pods: they were not ready at its last read, or not for \
+         min-pod-ready-age, or it reads the pods of another autoscaler",
+        origin.rule
+    );
+    MetricError::NoValue(NotFound::Other(reason))
 }

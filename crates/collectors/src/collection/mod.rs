@@ -42,8 +42,8 @@ pub struct CollectionSettings {
     pub environment: Environment,
     /// The enabled collectors, by [`Registration::name`](crate::registry::Registration::name).
     pub collectors: BTreeSet<&'static str>,
-    /// The maximum age of a value. A value becomes that old only if collections fail. By default,
-    /// two intervals of the metric.
+    /// The maximum age of a value. A value becomes that old only if collections fail or are slow.
+    /// By default, two intervals of the metric.
     pub max_age: Option<Duration>,
     /// The maximum number of concurrent collections per collector. One namespace gets at most half
     /// of them, rounded up.

@@ -26,13 +26,13 @@ pub struct CollectorProblem {
 
 /// The first findings for an autoscaler, without duplicates, and the number of omitted ones.
 #[derive(Default)]
-pub(super) struct Problems {
+pub(super) struct FindingSummary {
     errors: BTreeSet<String>,
     warnings: BTreeSet<String>,
     omitted: usize,
 }
 
-impl Problems {
+impl FindingSummary {
     pub(super) fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
         for finding in findings {
             let text = format!("{}: {}", finding.subject, finding.message);
@@ -47,7 +47,8 @@ impl Problems {
         }
     }
 
-    /// The message of the event. Errors come before warnings. Their prefix is the reference's text.
+    /// The message of the event. Errors come before warnings. Their prefix is
+    /// kube-metrics-adapter's text.
     fn message(&self) -> Option<String> {
         let joined = |texts: &BTreeSet<String>, prefix: &str| {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -67,10 +68,10 @@ impl CollectorProblem {
     pub(super) fn new(
         group: &str,
         hpa: &HorizontalPodAutoscaler,
-        problems: &Problems,
+        summary: &FindingSummary,
     ) -> Option<Self> {
         let metadata = &hpa.metadata;
-        problems.message().map(|message| Self {
+        summary.message().map(|message| Self {
             group: group.to_owned(),
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::CollectionSettings;
 use crate::{Clients, CollectorPlan, Context, FetchError, Values, schedules::source::Now};
 
-/// Observes collections and watches, for the metrics that the process exports. By default, ignores
-/// them.
+/// Observes collections and watches, for the metrics that the process exports. The default methods
+/// do nothing.
 pub trait CollectionObserver: Send + Sync {
     /// Called after each successful collection.
     fn collection_succeeded(&self, _collector: &'static str, _duration: Duration) {}

@@ -120,8 +120,8 @@ async fn controller_gets_the_reason_if_none_of_the_pods_has_a_value() {
 #[tokio::test(start_paused = true)]
 async fn metric_without_a_collector_may_be_that_of_a_new_autoscaler() {
     let fixture = Fixture::new(32);
-    let request = custom_query(GroupResource::new("zalando.org", "routegroups")).named("web");
-    let error = fixture.source.read_custom(request).await.unwrap_err();
+    let query = custom_query(GroupResource::new("zalando.org", "routegroups")).named("web");
+    let error = fixture.source.read_custom(query).await.unwrap_err();
     let expected = "no autoscaler of the namespace shop has a collector for the metric rps of \
         routegroups.zalando.org; a new autoscaler has its collectors within seconds";
     assert!(describe(&error).ends_with(expected), "{error}");
@@ -159,14 +159,14 @@ async fn resource_pods_of_another_api_group_has_no_metric() {
 fn metric_is_known_in_its_namespace_only() {
     let fixture = Fixture::new(1);
     fixture.apply(&pods_hpa("web"));
-    let request = |namespace: &str, metric: &str| CustomQuery {
+    let query = |namespace: &str, metric: &str| CustomQuery {
         namespace: namespace.to_owned(),
         metric: metric.to_owned(),
         ..custom_query(GroupResource::pods())
     };
-    assert!(fixture.source.has(&request("shop", "rps").into()));
-    assert!(!fixture.source.has(&request("bank", "rps").into()));
-    assert!(!fixture.source.has(&request("shop", "other").into()));
+    assert!(fixture.source.has(&query("shop", "rps").into()));
+    assert!(!fixture.source.has(&query("bank", "rps").into()));
+    assert!(!fixture.source.has(&query("shop", "other").into()));
     let listed = fixture.source.custom_metrics();
     assert_eq!((listed.len(), &*listed[0].metric), (1, "rps"));
 }
@@ -186,7 +186,7 @@ fn metric_of_another_autoscaler_with_the_same_name_is_another_metric() {
     assert!(!has_external("q=api") && !has_object("api"));
 }
 
-/// A metrics API selects by labels, as the reference does.
+/// A metrics API selects by labels, as kube-metrics-adapter does.
 #[tokio::test(start_paused = true)]
 async fn controller_reads_only_metrics_with_the_same_selector() {
     let fixture = Fixture::new(32);
@@ -412,8 +412,8 @@ async fn value_per_replica_is_divided_by_the_replicas_at_the_request() {
     fixture.apply(&object_hpa("web", service, &[per_replica]));
     let read = async |source: &CollectionSource, replicas| {
         *fixture.cluster.replicas.lock() = replicas;
-        let request = custom_query(GroupResource::new("", "services")).named("jobs");
-        let values = source.read_custom(request).await.map_err(|error| describe(&error))?;
+        let query = custom_query(GroupResource::new("", "services")).named("jobs");
+        let values = source.read_custom(query).await.map_err(|error| describe(&error))?;
         Ok::<_, String>(values.items[0].value.as_milli())
     };
     let of_controller = CollectionSource::new(fixture.collection.clone());
@@ -433,15 +433,15 @@ async fn object_metric_can_describe_a_pod() {
     let fixture = Fixture::new(32);
     let pod = json!({ "apiVersion": "v1", "kind": "Pod", "name": "dummy-pod" });
     fixture.apply(&object_hpa("web", pod, &[]));
-    let request = |name: &str| custom_query(GroupResource::pods()).named(name);
-    assert!(fixture.source.has(&request("dummy-pod").into()));
-    let values = fixture.source.read_custom(request("dummy-pod")).await.unwrap();
+    let query = |name: &str| custom_query(GroupResource::pods()).named(name);
+    assert!(fixture.source.has(&query("dummy-pod").into()));
+    let values = fixture.source.read_custom(query("dummy-pod")).await.unwrap();
     assert_eq!(Quantity::from(values.items[0].value).to_string(), "5");
     let object = String::from(values.items[0].object.clone());
     assert_eq!((&*values.object_kind.kind, &*object), ("Pod", "dummy-pod"));
-    fixture.source.read_custom(request("other-pod")).await.unwrap_err();
+    fixture.source.read_custom(query("other-pod")).await.unwrap_err();
     // Other pods have the value of the Pods metric with the same name.
     fixture.apply(&pods_hpa("api"));
-    let of_pod = fixture.source.read_custom(request("api-0")).await.unwrap();
+    let of_pod = fixture.source.read_custom(query("api-0")).await.unwrap();
     assert_eq!(String::from(of_pod.items[0].object.clone()), "api-0");
 }

@@ -15,7 +15,7 @@ use hpa_metrics::StoredObject;
 use kube::{Client, ResourceExt, core::ApiResource, runtime::watcher};
 use tracing::error;
 
-use super::{CollectedMetrics, cluster::Fields, index::AutoscalerKey};
+use super::{CollectedMetrics, cluster::SpecAndAnnotations, index::AutoscalerKey};
 use crate::{
     annotations::PREFIX,
     object_watch::{ObjectWatch, WatchFailure},
@@ -38,10 +38,10 @@ impl CollectedMetrics {
     /// Watches one API. `pending` counts the APIs whose first list is incomplete.
     async fn watch_group(&self, group: &str, mut watch: ObjectWatch, pending: &AtomicUsize) {
         let mut listed = BTreeSet::new();
-        let mut has_listed = false;
+        // Taken by the first list.
+        let mut pending = Some(pending);
         let mut mark_listed = || {
-            let is_first = !std::mem::replace(&mut has_listed, true);
-            if is_first && pending.fetch_sub(1, Ordering::Relaxed) == 1 {
+            if pending.take().is_some_and(|pending| pending.fetch_sub(1, Ordering::Relaxed) == 1) {
                 self.sync_state.set_synced();
             }
         };
@@ -95,7 +95,7 @@ fn key(group: &str, object: &StoredObject) -> AutoscalerKey {
 
 /// Decodes the fields that collectors need. `None` for an undecodable object.
 fn decode(object: &StoredObject) -> Option<HorizontalPodAutoscaler> {
-    let Fields { metadata, spec } = object.decode().ok()?;
+    let SpecAndAnnotations { metadata, spec } = object.decode().ok()?;
     let mut annotations = metadata.annotations.unwrap_or_default();
     annotations.retain(|key, _| key.starts_with(PREFIX));
     let metadata = ObjectMeta {

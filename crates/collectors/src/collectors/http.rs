@@ -13,6 +13,7 @@ use crate::{
     jsonpath::Extractor,
 };
 
+/// The URL of a document, and the number to extract from it.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpDocument {
     pub(crate) endpoint: String,
@@ -22,7 +23,8 @@ pub(crate) struct HttpDocument {
 #[async_trait]
 impl Collector for HttpDocument {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
-        let json = JsonSettings::new(metric, "not found", "cannot be used together")?;
+        let (none, both) = ("not found", "cannot be used together");
+        let json = JsonSettings::new(metric, none, both)?;
         let endpoint = metric.value("endpoint").ok_or(ConfigError::Missing("endpoint"))?.to_owned();
         check_url_syntax("endpoint", &endpoint, environment.compat)?;
         if metric.labels().is_none_or(BTreeMap::is_empty) {

@@ -38,7 +38,7 @@ impl Collector for FluxQuery {
                 let query = metric.value(name);
                 query.ok_or_else(|| ConfigError::NoFluxQuery(metric.metric.name.clone()))?
             }
-            // The reference documents this key, but doesn't accept it.
+            // kube-metrics-adapter documents this key, but doesn't accept it.
             (None, Some(query)) if environment.compat == Compat::Off => query,
             (None, _) => {
                 return Err(ConfigError::new(
@@ -61,8 +61,8 @@ impl Collector for FluxQuery {
         vec![self.address.clone().map_or_else(operator, Server::Url)]
     }
 
-    /// Returns the value of the response. The reference reports 0 instead, even with a value.
-    /// Compatibility doesn't reproduce this defect.
+    /// Returns the value of the response. kube-metrics-adapter reports 0 instead, even with a
+    /// value. Compatibility doesn't reproduce this defect.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let request = self.request(context)?;
@@ -111,7 +111,7 @@ impl FluxQuery {
         let base = url::parse(address).map_err(|_| invalid())?;
         let request = request_to(&base, Destination::Tenant).ok_or_else(invalid)?;
         match &tenant_token {
-            Some(_) => add_credential(request, "Token", tenant_token.as_ref()),
+            Some(token) => add_credential(request, "Token", Some(token)),
             // Not the token of the operator's InfluxDB: the tenant's server would receive it.
             None => clients.with_credential(request, "Token"),
         }

@@ -60,7 +60,6 @@ struct Subscription {
 
 #[derive(Default, Deserialize)]
 struct Links {
-    #[serde(default)]
     next: Option<Link>,
 }
 
@@ -78,21 +77,13 @@ struct Stats {
 
 #[derive(Deserialize)]
 struct EventType {
-    #[serde(default)]
     partitions: Option<Vec<Partition>>,
 }
 
 #[derive(Deserialize)]
 struct Partition {
-    #[serde(default)]
     unconsumed_events: Option<i64>,
-    #[serde(default)]
     consumer_lag_seconds: Option<i64>,
-}
-
-impl NakadiSubscription {
-    pub(crate) const KEYS: &[&str] =
-        &["metric-type", "subscription-id", "owning-application", "event-types", "consumer-group"];
 }
 
 #[async_trait]
@@ -152,11 +143,11 @@ impl Collector for NakadiSubscription {
             event_types.extend(fetch_stats(context, service, id).await?.items);
         }
         if event_types.is_empty() {
-            return Err(unexpected("expected at least 1 event-type, 0 returned"));
+            return Err(unexpected_response("expected at least 1 event-type, 0 returned"));
         }
         let has_missing = event_types.iter().any(|event_type| event_type.partitions.is_none());
         if has_missing && clients.compat == Compat::Off {
-            return Err(unexpected("the statistics of an event type lack the partitions"));
+            return Err(unexpected_response("the statistics of an event type lack the partitions"));
         }
         let partitions = event_types.iter().flat_map(|event_type| &event_type.partitions);
         let value = self.aggregate(partitions.flatten(), clients.compat)?;
@@ -166,9 +157,12 @@ impl Collector for NakadiSubscription {
 }
 
 impl NakadiSubscription {
+    pub(crate) const KEYS: &[&str] =
+        &["metric-type", "subscription-id", "owning-application", "event-types", "consumer-group"];
+
     /// The largest lag or the sum of unconsumed events of all partitions. A missing number is an
-    /// error by default, and 0 in the reference. A negative number of events is also an error by
-    /// default.
+    /// error by default, and 0 in kube-metrics-adapter. A negative number of events is also an
+    /// error by default.
     fn aggregate<'p>(
         &self,
         partitions: impl Iterator<Item = &'p Partition>,
@@ -184,12 +178,14 @@ impl NakadiSubscription {
                 // A lag of -1 s is regular: Nakadi subtracts times of different clocks, and rounds
                 // down.
                 (Some(..0), Compat::Off) if self.statistic == Statistic::UnconsumedEvents => {
-                    return Err(unexpected("the statistics of a partition have a negative number"));
+                    let problem = "the statistics of a partition have a negative number";
+                    return Err(unexpected_response(problem));
                 }
                 (Some(number), _) => number,
                 (None, Compat::Reference) => 0,
                 (None, Compat::Off) => {
-                    return Err(unexpected("the statistics of a partition lack the number"));
+                    let problem = "the statistics of a partition lack the number";
+                    return Err(unexpected_response(problem));
                 }
             };
             total = match self.statistic {
@@ -199,7 +195,7 @@ impl NakadiSubscription {
             count += 1;
         }
         if count == 0 && compat == Compat::Off {
-            return Err(unexpected("the statistics have no partition"));
+            return Err(unexpected_response("the statistics have no partition"));
         }
         Ok(total)
     }
@@ -219,7 +215,7 @@ impl NakadiSubscription {
         for _ in 0..MAX_PAGES {
             let page: Subscriptions = request_with_retries(context, service, uri).await?;
             if !page.items.iter().all(|item| is_id(&item.id)) {
-                return Err(unexpected("the ID of a subscription is invalid"));
+                return Err(unexpected_response("the ID of a subscription is invalid"));
             }
             ids.extend(page.items.into_iter().map(|item| item.id));
             let next = page.links.next.map(|next| next.href).unwrap_or_default();
@@ -228,7 +224,7 @@ impl NakadiSubscription {
             }
             uri = next_page(service, &next)?;
         }
-        Err(unexpected("too many pages of subscriptions"))
+        Err(unexpected_response("too many pages of subscriptions"))
     }
 }
 
@@ -280,14 +276,16 @@ async fn attempt<T: DeserializeOwned>(context: &Context<'_>, request: &HttpReque
     let status = reply.status;
     if status == StatusCode::OK {
         let decoded = serde_json::from_slice(&reply.body);
-        return Attempt::Done(decoded.map_err(|_| unexpected("the body can't be decoded")));
+        return Attempt::Done(
+            decoded.map_err(|_| unexpected_response("the body can't be decoded")),
+        );
     }
     let error = http_error(&request.uri, HttpError::Status(status));
     let retry_after = reply.headers.get(header::RETRY_AFTER);
     match (status.as_u16(), retry_after.map(parse_seconds)) {
         (429, None) => Attempt::Retryable { error, retry_after: None },
         (429, Some(Some(after))) => Attempt::Retryable { error, retry_after: Some(after) },
-        // Permanent. As in the reference, so is a 429 with an invalid `Retry-After`.
+        // Permanent. As in kube-metrics-adapter, so is a 429 with an invalid `Retry-After`.
         (400..=499, _) => Attempt::Done(Err(error)),
         _ => Attempt::Retryable { error, retry_after: None },
     }
@@ -306,7 +304,7 @@ fn parse_seconds(value: &http::HeaderValue) -> Option<Duration> {
 
 /// The URL of the next page. It must be on the same server, because it is requested with a token.
 fn next_page(service: &OperatorService, href: &str) -> Result<Uri, FetchError> {
-    let other_server = || unexpected("the next page is on another server");
+    let other_server = || unexpected_response("the next page is on another server");
     // The link is relative to the URL of the service.
     let uri = match href.strip_prefix('/') {
         Some(path) => url::with_path(&service.url, "", &[]).and_then(|base| {
@@ -317,6 +315,6 @@ fn next_page(service: &OperatorService, href: &str) -> Result<Uri, FetchError> {
     uri.filter(|uri| url::is_same_origin(uri, &service.url)).ok_or_else(other_server)
 }
 
-fn unexpected(problem: &'static str) -> FetchError {
+fn unexpected_response(problem: &'static str) -> FetchError {
     FetchError::Response { service: DISPLAY_NAME, problem }
 }

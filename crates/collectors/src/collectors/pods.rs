@@ -28,7 +28,7 @@ use crate::{
 /// pods even if the first [`Limits::connections_per_collection`] pods don't respond.
 const TIMEOUTS_PER_COLLECTION: u32 = 2;
 
-/// The default of the request timeout and of the connect timeout, as in the reference.
+/// The default of the request timeout and of the connect timeout, as in kube-metrics-adapter.
 const DEFAULT_TIMEOUT_NANOS: i64 = 15_000_000_000;
 
 /// The URL of the document and the settings of requests.
@@ -60,8 +60,8 @@ impl PodDocuments {
         "connect-timeout",
     ];
 
-    /// Fails if the scheme or the port can't be that of a pod. As in the reference, this is not an
-    /// error of the configuration.
+    /// Fails if the scheme or the port can't be that of a pod. As in kube-metrics-adapter, this is
+    /// not an error of the configuration.
     fn check_scheme_and_port(&self) -> Result<(), FetchError> {
         let Self { scheme, port, .. } = self;
         if scheme != "http" && scheme != "https" {
@@ -83,9 +83,11 @@ impl PodDocuments {
     }
 
     fn uri(&self, ip: &str) -> Result<Uri, FetchError> {
-        let host = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
-        let is_address = ip.parse::<IpAddr>().is_ok();
-        let host = Some(host).filter(|_| is_address).ok_or(FetchError::NoPodIp)?;
+        let host = match ip.parse() {
+            Ok(IpAddr::V4(_)) => ip.to_owned(),
+            Ok(IpAddr::V6(_)) => format!("[{ip}]"),
+            Err(_) => return Err(FetchError::NoPodIp),
+        };
         let text = format!("{}://{host}:{}{}", self.scheme, self.port, self.path_and_query);
         let invalid = |_| FetchError::setting("path", &self.path_and_query);
         text.parse().map_err(invalid)
@@ -105,7 +107,7 @@ impl Collector for PodDocuments {
         let text = |name: &str| metric.value(name).unwrap_or_default().to_owned();
         let port = metric.value("port").map_or(Ok(0), |text| integer_setting("port", text))?;
         let extractor = json.extractor(environment.compat);
-        // Errors are in the order of the reference: aggregator, timeouts, JSONPath.
+        // Errors are in the order of kube-metrics-adapter: aggregator, timeouts, JSONPath.
         if let Err(error @ ConfigError::Aggregator(_)) = extractor {
             return Err(error);
         }
@@ -140,9 +142,10 @@ impl Collector for PodDocuments {
             return Ok(Values::default());
         }
         // The first pod depends on the time. Otherwise, the time limit would always cut off the
-        // same pods.
-        let seconds = usize::try_from(context.now.as_second()).unwrap_or_default();
-        let first = seconds % pods.len();
+        // same pods. The milliseconds vary between collections. The seconds may not: with an
+        // interval of 60 s, they would select the same one of 60 pods each time.
+        let millis = usize::try_from(context.now.as_millisecond()).unwrap_or_default();
+        let first = millis % pods.len();
         pods.rotate_left(first);
         let max_timeout = clients.limits().max_request_timeout;
         let limit = effective_timeout(self.request_timeout, max_timeout) * TIMEOUTS_PER_COLLECTION;
@@ -160,7 +163,8 @@ impl Collector for PodDocuments {
         values_of(&pods, results, limit)
     }
 
-    /// Covers the longest timeout that a tenant can set.
+    /// Exceeds the limit of the requests to pods, even with the longest timeout that a tenant can
+    /// set.
     fn time_limit(&self, limits: &Limits) -> Duration {
         limits.max_request_timeout * REQUEST_TIMEOUTS_PER_READ
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hpa_calc::{MilliValue, report::error_texts};
 use hpa_prometheus::{
-    client::{Client, InstantQuery, QueryFailure, TimeoutParameter, decode_query},
+    client::{Client, InstantQuery, QueryFailure, TimeoutParameter, decode_instant},
     promql,
     rules::results::QueryResult,
 };
@@ -41,42 +41,32 @@ pub(super) enum Division {
     None,
     /// Each time that the value is used, see [`Collector::is_per_replica`].
     AtUse,
-    /// At the read, before the value is truncated to thousandths, as in the reference.
+    /// At the read, before the value is truncated to thousandths, as in kube-metrics-adapter.
     BeforeTruncation,
-    /// At the read, after the truncation, as in the reference for an Ingress or `RouteGroup`.
+    /// At the read, after the truncation, as in kube-metrics-adapter for an Ingress or
+    /// `RouteGroup`.
     AfterTruncation,
 }
 
 #[async_trait]
 impl Collector for PrometheusQuery {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
-        if metric.object.is_some() {
-            let (_, query) = query_setting(metric)?;
+        let is_external = metric.object.is_none();
+        if is_external {
+            metric.require_selector(NO_SELECTOR)?;
+        }
+        let (_, query) = query_setting(metric)?;
+        let (server, division) = if is_external {
+            (external_server(metric, environment)?, Division::None)
+        } else {
             let division = match (metric.per_replica, environment.compat) {
                 (false, _) => Division::None,
                 (true, Compat::Off) => Division::AtUse,
                 (true, Compat::Reference) => Division::BeforeTruncation,
             };
-            let query = Self::for_default_server(query.to_owned(), division);
-            return Ok(Self { is_from_tenant: true, ..query });
-        }
-        metric.require_selector(NO_SELECTOR)?;
-        let (_, query) = query_setting(metric)?;
-        let (url, alias) =
-            (metric.value("prometheus-server"), metric.value("prometheus-server-alias"));
-        let server = match (url, alias) {
-            (Some(url), _) => {
-                check_url_syntax("prometheus-server", url, environment.compat)?;
-                Server::Url(url.to_owned())
-            }
-            (None, Some(alias)) if !environment.prometheus_aliases.contains(alias) => {
-                let message = format!("no additional prometheus server found for alias {alias}");
-                return Err(ConfigError::of_setting("prometheus-server-alias", message));
-            }
-            (None, Some(alias)) => Server::Operator(alias.to_owned()),
-            (None, None) => Server::Operator(DEFAULT_PROMETHEUS.to_owned()),
+            (default_server(), division)
         };
-        Ok(Self { query: query.to_owned(), server, division: Division::None, is_from_tenant: true })
+        Ok(Self { query: query.to_owned(), server, division, is_from_tenant: true })
     }
 
     fn servers(&self) -> Vec<Server> {
@@ -92,12 +82,13 @@ impl Collector for PrometheusQuery {
         let query = self.restricted_query(context)?;
         let result = self.query_server(query.clone(), context).await?;
         let milli_value = |replicas| {
-            to_milli_value(&query, &result, replicas, compat).map_err(|error| match error {
-                QueryError::NoResult { query: sent, reason, .. } if query != self.query => {
-                    let namespace = Some(context.namespace.to_owned());
-                    QueryError::NoResult { query: sent, reason, namespace }
+            to_milli_value(&query, &result, replicas, compat).map_err(|mut error| {
+                if let QueryError::NoResult { namespace, .. } = &mut error
+                    && query != self.query
+                {
+                    *namespace = Some(context.namespace.to_owned());
                 }
-                other => other,
+                error
             })
         };
         // Checks the result before the replicas are read.
@@ -114,8 +105,7 @@ impl Collector for PrometheusQuery {
 impl PrometheusQuery {
     /// A query that a collector builds, to the operator's default server.
     pub(super) fn for_default_server(query: String, division: Division) -> Self {
-        let server = Server::Operator(DEFAULT_PROMETHEUS.to_owned());
-        Self { query, server, division, is_from_tenant: false }
+        Self { query, server: default_server(), division, is_from_tenant: false }
     }
 
     /// The query to send. If [`Settings::namespace_label`](crate::Settings) is set, a tenant's
@@ -142,7 +132,7 @@ impl PrometheusQuery {
     ) -> Result<Arc<QueryResult>, FetchError> {
         let clients = context.clients;
         match &self.server {
-            Server::Url(url) => self.query_tenants_server(url, context).await.map(Arc::new),
+            Server::Url(url) => query_tenants_server(url, &query, context).await.map(Arc::new),
             Server::Operator(name) if name == DEFAULT_PROMETHEUS => {
                 query_operators_server(clients.prometheus.as_ref(), query).await
             }
@@ -152,40 +142,27 @@ impl PrometheusQuery {
             Server::Pods => Err(FetchError::NotConfigured("a Prometheus server")),
         }
     }
+}
 
-    /// Queries a server whose URL is in the settings of the metric.
-    async fn query_tenants_server(
-        &self,
-        server: &str,
-        context: &Context<'_>,
-    ) -> Result<QueryResult, FetchError> {
-        let clients = context.clients;
-        if clients.namespace_label.is_some() && !clients.http.has_host_list() {
-            return Err(FetchError::UrlNotRestricted);
-        }
-        let base = server.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-        let uri = url::parse(&format!("{base}/api/v1/query"))
-            .map_err(|_| FetchError::setting("prometheus-server", server))?;
-        let form = form_urlencoded::Serializer::new(String::new())
-            .append_pair("query", &self.query)
-            .append_pair("timeout", &format!("{}s", clients.limits().request_timeout.as_secs()))
-            .finish();
-        let request = context
-            .request(uri, Destination::Tenant)
-            .post("application/x-www-form-urlencoded", form);
-        let request = clients.with_credential(request, "Bearer")?;
-        let reply = context.send(&request).await?;
-        // With these statuses, Prometheus sends JSON.
-        let is_json = reply.status.is_success() || matches!(reply.status.as_u16(), 400 | 422 | 503);
-        if !is_json {
-            return Err(http_error(&request.uri, HttpError::Status(reply.status)));
-        }
-        let result = decode_query(&reply.body, Compat::Off);
-        result.map_err(|failure| FetchError::Prometheus {
-            server: hpa_metrics::origin(&request.uri),
-            source: without_response_content(failure, ServerOwner::Tenant),
-        })
+fn default_server() -> Server {
+    Server::Operator(DEFAULT_PROMETHEUS.to_owned())
+}
+
+/// The server of an external metric's query.
+fn external_server(
+    metric: &MetricConfig,
+    environment: &Environment,
+) -> Result<Server, ConfigError> {
+    if let Some(url) = metric.value("prometheus-server") {
+        check_url_syntax("prometheus-server", url, environment.compat)?;
+        return Ok(Server::Url(url.to_owned()));
     }
+    let Some(alias) = metric.value("prometheus-server-alias") else { return Ok(default_server()) };
+    if !environment.prometheus_aliases.contains(alias) {
+        let message = format!("no additional prometheus server found for alias {alias}");
+        return Err(ConfigError::of_setting("prometheus-server-alias", message));
+    }
+    Ok(Server::Operator(alias.to_owned()))
 }
 
 /// The name and the value of the setting that contains the query: `query`, or in the legacy form of
@@ -199,6 +176,40 @@ pub(crate) fn query_setting(metric: &MetricConfig) -> Result<(&str, &str), Confi
     }
     let name = metric.require("query-name", "query or query name not specified on metric")?;
     Ok((name, metric.value(name).ok_or(ConfigError::NoQuery)?))
+}
+
+/// Queries a server whose URL is in the settings of the metric.
+async fn query_tenants_server(
+    server: &str,
+    query: &str,
+    context: &Context<'_>,
+) -> Result<QueryResult, FetchError> {
+    let clients = context.clients;
+    if clients.namespace_label.is_some() && !clients.http.has_host_list() {
+        return Err(FetchError::UrlNotRestricted);
+    }
+    let base = server.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    let uri = url::parse(&format!("{base}/api/v1/query"))
+        .map_err(|_| FetchError::setting("prometheus-server", server))?;
+    let timeout = clients.limits().request_timeout.as_millis();
+    let form = form_urlencoded::Serializer::new(String::new())
+        .append_pair("query", query)
+        .append_pair("timeout", &format!("{timeout}ms"))
+        .finish();
+    let request =
+        context.request(uri, Destination::Tenant).post("application/x-www-form-urlencoded", form);
+    let request = clients.with_credential(request, "Bearer")?;
+    let reply = context.send(&request).await?;
+    // With these statuses, Prometheus sends JSON.
+    let is_json = reply.status.is_success() || matches!(reply.status.as_u16(), 400 | 422 | 503);
+    if !is_json {
+        return Err(http_error(&request.uri, HttpError::Status(reply.status)));
+    }
+    let result = decode_instant(&reply.body, Compat::Off);
+    result.map_err(|failure| FetchError::Prometheus {
+        server: hpa_metrics::url_origin(&request.uri),
+        source: without_response_content(failure, ServerOwner::Tenant),
+    })
 }
 
 async fn query_operators_server(
@@ -248,8 +259,8 @@ fn without_response_content(failure: QueryFailure, owner: ServerOwner) -> QueryF
     }
 }
 
-/// The value of a result in thousandths. With `replicas`, it is divided by their number, which the
-/// reference doesn't check.
+/// The value of a result in thousandths. With `replicas`, it is divided by their number, which
+/// kube-metrics-adapter doesn't check.
 fn to_milli_value(
     query: &str,
     result: &QueryResult,
@@ -267,7 +278,7 @@ fn to_milli_value(
             (first.value, error_texts::NOT_A_NUMBER)
         }
         QueryResult::Scalar { value, .. } => (*value, error_texts::SCALAR_IS_NAN),
-        // The reference reads a matrix as 0. A string is no valid response.
+        // kube-metrics-adapter reads a matrix as 0. A string is no valid response.
         QueryResult::Other(_) if compat == Compat::Off => {
             return Err(no_result(error_texts::RANGE_VECTOR));
         }
@@ -302,19 +313,26 @@ mod tests {
 
     #[test]
     fn result_without_a_finite_value_is_an_error_by_default() {
-        let read =
-            |result: QueryResult, replicas, compat| to_milli_value("q", &result, replicas, compat);
-        let infinite = scalar(f64::INFINITY);
-        for (result, replicas, reference) in
-            [(infinite, None, i64::MIN), (QueryResult::Other("matrix".to_owned()), None, 0)]
-        {
-            read(result.clone(), replicas, Compat::Off).expect_err("no value");
-            assert_eq!(read(result, replicas, Compat::Reference), Ok(reference));
+        let matrix = QueryResult::Other("matrix".to_owned());
+        for (result, reference) in [(scalar(f64::INFINITY), i64::MIN), (matrix, 0)] {
+            to_milli_value("q", &result, None, Compat::Off).expect_err("no value");
+            assert_eq!(to_milli_value("q", &result, None, Compat::Reference), Ok(reference));
         }
         let nan = vector(&[f64::NAN]);
-        read(nan, None, Compat::Reference).expect_err("NaN");
-        assert_eq!(read(vector(&[1.5, 9.0]), None, Compat::Off), Ok(1500));
-        assert_eq!(read(vector(&[1.5, 9.0]), Some(3), Compat::Reference), Ok(500));
-        assert_eq!(read(scalar(1.0), Some(0), Compat::Reference), Ok(i64::MIN));
+        to_milli_value("q", &nan, None, Compat::Reference).expect_err("NaN");
+    }
+
+    #[test]
+    fn first_of_several_samples_is_the_value() {
+        assert_eq!(to_milli_value("q", &vector(&[1.5, 9.0]), None, Compat::Off), Ok(1500));
+    }
+
+    #[test]
+    fn first_sample_is_divided_by_any_number_of_replicas_if_compatible() {
+        let read = |result: QueryResult, replicas| {
+            to_milli_value("q", &result, Some(replicas), Compat::Reference)
+        };
+        assert_eq!(read(vector(&[1.5, 9.0]), 3), Ok(500));
+        assert_eq!(read(scalar(1.0), 0), Ok(i64::MIN));
     }
 }

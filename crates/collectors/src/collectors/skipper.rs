@@ -103,7 +103,8 @@ impl Collector for HostRequestRate {
     }
 }
 
-/// The query of an external metric `requests-per-second`. `series` is the name of its series.
+/// The query of an external metric `requests-per-second`. `series` is the name of the time series
+/// with the number of requests by host.
 fn external_query(
     config: &MetricConfig,
     series: &str,
@@ -168,15 +169,12 @@ fn ingress_query(
         }
         all_weights.push(weights);
     }
-    let shares = all_weights.iter().map(|weights| match compat {
-        Compat::Off => share_of(weights, backend, 100.0),
-        Compat::Reference => Some(percent_as_factor(weights, backend)),
-    });
     let weight = match all_weights.as_slice() {
         [] => 1.0,
         _ if backend.is_empty() => return Err(QueryError::NoBackend),
-        _ => shares
-            .flatten()
+        all_weights => all_weights
+            .iter()
+            .filter_map(|weights| share_of(weights, backend, 100.0, compat))
             .reduce(f64::max)
             .ok_or_else(|| weight_error(backend, "no weight", &object))?
             .max(0.0),
@@ -201,11 +199,8 @@ fn route_group_query(
             if let (Compat::Off, Some((backend, _))) = (compat, negative) {
                 return Err(weight_error(backend, "a negative weight", &object));
             }
-            let share = match compat {
-                Compat::Off => share_of(&weights, backend, f64::INFINITY),
-                Compat::Reference => Some(percent_as_factor(&weights, backend)),
-            };
-            share.ok_or_else(|| weight_error(backend, "no weight", &object))?
+            share_of(&weights, backend, f64::INFINITY, compat)
+                .ok_or_else(|| weight_error(backend, "no weight", &object))?
         }
     };
     hosts_query(&group.hosts, weight, &object, compat)
@@ -214,23 +209,19 @@ fn route_group_query(
 /// The weights of backends, by their names.
 type Weights = Vec<(String, f64)>;
 
-fn weight_of(weights: &Weights, backend: &str) -> Option<f64> {
-    weights.iter().find(|(name, _)| name == backend).map(|(_, weight)| *weight)
-}
-
-/// Converts the weight of a backend from percent to a factor. As in the reference, a missing weight
-/// is 0.
-fn percent_as_factor(weights: &Weights, backend: &str) -> f64 {
-    weight_of(weights, backend).unwrap_or_default() / 100.0
-}
-
 /// The share of a backend in the requests. Skipper divides the weight by the sum of all weights of
 /// a path. If all are 0, the backends have equal shares.
 ///
 /// The sum counts as at most `max_sum`. That is 100 for the annotation of an Ingress: its weights
 /// are usually percentages, and may be those of several paths.
-fn share_of(weights: &Weights, backend: &str, max_sum: f64) -> Option<f64> {
-    let weight = weight_of(weights, backend)?;
+///
+/// With compatibility, the weight is a percentage of the requests, and a missing weight is 0.
+fn share_of(weights: &Weights, backend: &str, max_sum: f64, compat: Compat) -> Option<f64> {
+    let weight = weights.iter().find(|(name, _)| name == backend).map(|(_, weight)| *weight);
+    if compat == Compat::Reference {
+        return Some(weight.unwrap_or_default() / 100.0);
+    }
+    let weight = weight?;
     let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
     if sum > 0.0 {
         return Some((weight / sum.min(max_sum)).clamp(0.0, 1.0));
@@ -259,19 +250,19 @@ fn hosts_query(
 }
 
 /// A regular expression for skipper's host names. By default, it is escaped for the string literal
-/// in the query. The reference doesn't do that, and Prometheus refuses its backslashes.
+/// in the query. kube-metrics-adapter doesn't do that, and Prometheus refuses its backslashes.
 fn host_pattern(hosts: &[String], compat: Compat) -> String {
-    let pattern = |host: &String| {
-        let mut pattern = String::new();
+    let escape = |host: &String| {
+        let mut escaped = String::new();
         for char in host.replace('.', "_").chars() {
             if r"\.+*?()|[]{}^$".contains(char) {
-                pattern.push('\\');
+                escaped.push('\\');
             }
-            pattern.push(char);
+            escaped.push(char);
         }
-        pattern
+        escaped
     };
-    let pattern = hosts.iter().map(pattern).collect::<Vec<_>>().join("|");
+    let pattern = hosts.iter().map(escape).collect::<Vec<_>>().join("|");
     match compat {
         Compat::Off => pattern.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n"),
         Compat::Reference => pattern,

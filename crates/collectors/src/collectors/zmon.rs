@@ -15,7 +15,7 @@ use crate::{
     collector::{Collector, Context, Environment, Server, Values, to_milli},
     config::{MetricConfig, integer_setting, nanos_setting},
     error::{ConfigError, FetchError},
-    guarded_http::{Destination, http_error, url},
+    guarded_http::{Destination, Reply, http_error, url},
 };
 
 /// The name in errors.
@@ -107,9 +107,37 @@ impl Collector for ZmonCheck {
 
     /// Reads the last value of the check. Without data, there is no sample, and no error.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
-        let clients = context.clients;
-        let service =
-            clients.service(SERVICE_KEY).ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
+        let compat = context.clients.compat;
+        let reply = self.query_server(context).await?;
+        let undecodable = || unexpected_response("the body can't be decoded");
+        let response: Response = serde_json::from_slice(&reply.body).map_err(|_| undecodable())?;
+        let results = response.queries.into_iter().next().map(|query| query.results);
+        let series = results.into_iter().flatten().next();
+        let Some((time, value)) = series.and_then(|series| series.values.last().copied()) else {
+            return Ok(Values::default());
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "the limits of i64 are no valid times")]
+        let at = Timestamp::from_millisecond(time as i64).map_err(|_| undecodable())?;
+        // The server may ignore the duration of the query, and return an older value. An aggregate
+        // has the time of its first point, so a current one may be as old as the duration.
+        let age = context.now.duration_since(at);
+        let max_age = SignedDuration::from_nanos(round_duration(self.duration).nanos) + MAX_SKEW;
+        if compat == Compat::Off && age > max_age {
+            return Ok(Values::default());
+        }
+        if compat == Compat::Off && age < -MAX_AHEAD {
+            let problem = "the time of the last value is more than a minute ahead";
+            return Err(unexpected_response(problem));
+        }
+        let value = MilliValue::from_milli(to_milli(value, compat)?);
+        Ok(Values::single(value, at))
+    }
+}
+
+impl ZmonCheck {
+    async fn query_server(&self, context: &Context<'_>) -> Result<Reply, FetchError> {
+        let service = context.clients.service(SERVICE_KEY);
+        let service = service.ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
         let query = build_query(self)?.to_string();
         let uri = url::with_path(&service.url, "/api/v1/datapoints/query", &[]);
         let uri = uri.ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
@@ -122,38 +150,13 @@ impl Collector for ZmonCheck {
             .header(header::ACCEPT, HeaderValue::from_static("application/json"))
             .header(HeaderName::from_static("x-attribution"), attribution);
         let request = add_credential(request, "Bearer", service.token.as_ref())?;
-        let reply = context
-            .send(&request)
-            .await?
-            .ok()
-            .map_err(|source| http_error(&request.uri, source))?;
-        let response: Response =
-            serde_json::from_slice(&reply.body).map_err(|_| undecodable_body())?;
-        let results = response.queries.into_iter().next().map(|query| query.results);
-        let series = results.into_iter().flatten().next();
-        let Some((time, value)) = series.and_then(|series| series.values.last().copied()) else {
-            return Ok(Values::default());
-        };
-        #[expect(clippy::cast_possible_truncation, reason = "the limits of i64 are no valid times")]
-        let at = Timestamp::from_millisecond(time as i64).map_err(|_| undecodable_body())?;
-        // The server may ignore the duration of the query, and return an older value. An aggregate
-        // has the time of its first point, so a current one may be as old as the duration.
-        let age = context.now.duration_since(at);
-        let max_age = SignedDuration::from_nanos(round_duration(self.duration).nanos) + MAX_SKEW;
-        if clients.compat == Compat::Off && age > max_age {
-            return Ok(Values::default());
-        }
-        if clients.compat == Compat::Off && age < -MAX_AHEAD {
-            let problem = "the time of the last value is more than a minute ahead";
-            return Err(FetchError::Response { service: DISPLAY_NAME, problem });
-        }
-        let value = MilliValue::from_milli(to_milli(value, clients.compat)?);
-        Ok(Values::single(value, at))
+        let reply = context.send(&request).await?;
+        reply.ok().map_err(|source| http_error(&request.uri, source))
     }
 }
 
-fn undecodable_body() -> FetchError {
-    FetchError::Response { service: DISPLAY_NAME, problem: "the body can't be decoded" }
+fn unexpected_response(problem: &'static str) -> FetchError {
+    FetchError::Response { service: DISPLAY_NAME, problem }
 }
 
 /// The query of a check, in the JSON of `KairosDB`.

@@ -143,10 +143,11 @@ impl Connector {
         addresses: &[IpAddr],
     ) -> Result<(), HttpError> {
         let HttpRequest { uri, namespace, .. } = request;
-        let is_closed = |server: &&RestrictedServer| server.is_closed_to(namespace, url::port(uri));
-        for server in self.restricted_servers.iter().filter(is_closed) {
+        let port = url::port(uri);
+        let is_forbidden = |server: &&RestrictedServer| server.is_forbidden_for(namespace, port);
+        for server in self.restricted_servers.iter().filter(is_forbidden) {
             let own = self.resolve_host(server.host(), namespace).await;
-            let own = own.map_err(|_| server.unresolved())?;
+            let own = own.map_err(|_| server.refusal_if_unresolved())?;
             server.check(url::host(uri), addresses, &own)?;
         }
         Ok(())
@@ -192,33 +193,12 @@ impl Connector {
             io
         };
         let user = user_and_password(&proxy.url);
-        let is_socks = proxy.url.scheme_str() == Some("socks5");
-        if !is_socks && !url::is_https(uri) {
+        if !is_socks(&proxy.url) && !url::is_https(uri) {
             let route = Route::Proxy(user.as_deref().and_then(basic_authorization));
             return Ok(Connection { io, route, _permit: permit });
         }
         let target = with_port(uri)?;
-        // A connector that returns the open connection.
-        let mut stream = Some(TokioIo::new(io));
-        let connector = service_fn(move |_: Uri| {
-            ready(stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)))
-        });
-        let io = if is_socks {
-            let mut socks = SocksV5::new(proxy.url, connector);
-            if let Some((user, password)) =
-                user.as_deref().map(|user| user.split_once(':').unwrap_or((user, "")))
-            {
-                socks = socks.with_auth(user.to_owned(), password.to_owned());
-            }
-            socks.call(target).await.map_err(|error| failure(error.into()))?
-        } else {
-            let mut tunnel = Tunnel::new(proxy.url, connector);
-            if let Some(authorization) = user.as_deref().and_then(basic_authorization) {
-                tunnel = tunnel.with_auth(authorization);
-            }
-            tunnel.call(target).await.map_err(|error| failure(error.into()))?
-        };
-        let io = io.into_inner();
+        let io = open_tunnel(io, proxy.url, user.as_deref(), target).await.map_err(failure)?;
         let io = if url::is_https(uri) { self.start_tls(uri, io).await? } else { io };
         Ok(Connection { io, route: Route::Server, _permit: permit })
     }
@@ -256,6 +236,40 @@ async fn connect_to(
         }
     }
     Err(failure.unwrap_or(HttpError::Url("has no host")))
+}
+
+fn is_socks(proxy: &Uri) -> bool {
+    proxy.scheme_str() == Some("socks5")
+}
+
+/// Opens a tunnel to `target` through a proxy, by SOCKS 5 or by the method CONNECT. `io` is the
+/// connection to the proxy.
+async fn open_tunnel(
+    io: Box<dyn Io>,
+    proxy: Uri,
+    user: Option<&str>,
+    target: Uri,
+) -> Result<Box<dyn Io>, BoxError> {
+    // A connector that returns the open connection.
+    let mut stream = Some(TokioIo::new(io));
+    let connector = service_fn(move |_: Uri| {
+        ready(stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)))
+    });
+    let io = if is_socks(&proxy) {
+        let mut socks = SocksV5::new(proxy, connector);
+        if let Some((user, password)) = user.map(|user| user.split_once(':').unwrap_or((user, "")))
+        {
+            socks = socks.with_auth(user.to_owned(), password.to_owned());
+        }
+        socks.call(target).await?
+    } else {
+        let mut tunnel = Tunnel::new(proxy, connector);
+        if let Some(authorization) = user.and_then(basic_authorization) {
+            tunnel = tunnel.with_auth(authorization);
+        }
+        tunnel.call(target).await?
+    };
+    Ok(io.into_inner())
 }
 
 /// The origin of a URL with an explicit port, for a proxy.

@@ -92,7 +92,7 @@ async fn drive<T>(
 fn hyper_request(route: &Route, request: &HttpRequest) -> Result<Request<Full<Bytes>>, HttpError> {
     let host = request.uri.authority().map_or("", |authority| authority.as_str());
     let host = host.rsplit('@').next().unwrap_or_default();
-    let host = HeaderValue::try_from(host).map_err(|_| HttpError::Header)?;
+    let host = HeaderValue::try_from(host).map_err(|_| HttpError::Url("is invalid"))?;
     let mut message = Request::new(Full::new(request.body.clone()));
     *message.method_mut() = request.method.clone();
     let headers = message.headers_mut();

@@ -93,8 +93,9 @@ impl GuardedHttp {
         self
     }
 
-    pub(crate) fn environment_variable(&self, name: &str) -> Option<String> {
-        (self.connector.environment)(name)
+    /// The value of an environment variable. `None` if it is empty or unset.
+    pub(crate) fn env_var(&self, name: &str) -> Option<String> {
+        (self.connector.environment)(name).filter(|value| !value.is_empty())
     }
 
     /// Runs CPU-bound work for a namespace on a blocking thread. If the caller is cancelled, the
@@ -197,5 +198,5 @@ fn redirect(request: &mut HttpRequest, new_uri: Uri) -> Result<(), HttpError> {
 
 /// Adds the scheme, host and port of a URL to an error.
 pub(crate) fn http_error(uri: &Uri, source: HttpError) -> FetchError {
-    FetchError::Http { server: hpa_metrics::origin(uri), source }
+    FetchError::Http { server: hpa_metrics::url_origin(uri), source }
 }

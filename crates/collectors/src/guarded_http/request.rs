@@ -58,13 +58,14 @@ impl HttpRequest {
         }
     }
 
-    /// A POST request.
+    /// Makes this a POST request with a body.
     #[must_use]
     pub fn post(self, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let request = Self { method: Method::POST, body: body.into(), ..self };
         request.header(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
     }
 
+    /// Sets a header.
     #[must_use]
     pub fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);

@@ -52,7 +52,7 @@ impl RestrictedServer {
     }
 
     /// Whether URLs in the namespace that have this port must not lead to the server.
-    pub(super) fn is_closed_to(&self, namespace: &str, port: u16) -> bool {
+    pub(super) fn is_forbidden_for(&self, namespace: &str, port: u16) -> bool {
         self.port == port && !self.namespaces.contains(namespace)
     }
 
@@ -77,7 +77,8 @@ impl RestrictedServer {
         Ok(())
     }
 
-    pub(super) fn unresolved(&self) -> Refusal {
+    /// The refusal of a URL while the server's name can't be resolved.
+    pub(super) fn refusal_if_unresolved(&self) -> Refusal {
         Refusal::UnknownRestrictedServer(self.name.clone())
     }
 }

@@ -1,6 +1,6 @@
 //! Parses and builds URLs.
 
-use hpa_metrics::origin;
+use hpa_metrics::url_origin;
 use http::{Uri, uri::Scheme};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -54,7 +54,8 @@ pub(crate) fn path_and_query(path: &str, raw_query: &str) -> String {
 pub(crate) fn with_path(base: &Uri, path: &str, parameters: &[(&str, &str)]) -> Option<Uri> {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
     let mark = if query.is_empty() { "" } else { "?" };
-    format!("{}{}{path}{mark}{query}", origin(base), base.path().trim_end_matches('/')).parse().ok()
+    let base_path = base.path().trim_end_matches('/');
+    format!("{}{base_path}{path}{mark}{query}", url_origin(base)).parse().ok()
 }
 
 /// The host of a URL, without the brackets of an IPv6 address.
@@ -77,7 +78,7 @@ pub(crate) fn is_same_origin(left: &Uri, right: &Uri) -> bool {
         && port(left) == port(right)
 }
 
-/// Resolves the location of a redirection.
+/// Resolves a location, which may be relative, against a URL.
 pub(crate) fn join(base: &Uri, location: &str) -> Result<Uri, HttpError> {
     let scheme = base.scheme_str().unwrap_or("http");
     let authority = base.authority().map_or("", |authority| authority.as_str());

@@ -136,7 +136,7 @@ impl Budget {
 
     /// Whether a regular expression matches any part of a string.
     pub(crate) fn is_match(&self, pattern: &[u8], text: &[u8]) -> Result<bool, EvalError> {
-        let too_many = || EvalError::new("more than 8 regular expressions");
+        let too_many = || EvalError::new(format!("more than {MAX_PATTERNS} regular expressions"));
         let mut patterns = self.patterns.borrow_mut();
         let cached = patterns.iter().position(|cached| cached.text == pattern);
         let index = if let Some(index) = cached {

@@ -49,6 +49,7 @@ impl Document {
     }
 
     pub(crate) fn node(&self, id: NodeId) -> &Node {
+        // Never used, because IDs are only those of this document's nodes.
         const NULL: Node = Node { parent: None, kind: Kind::Null };
         self.nodes.get(id.0 as usize).unwrap_or(const { &NULL })
     }
@@ -68,7 +69,7 @@ impl Parser<'_> {
 
     fn parse_root(&mut self) -> Result<(), ExtractError> {
         self.parse_value(None)?;
-        // The reference accepts further values after a root array or object, and adds them to it.
+        // ajson accepts further values after a root array or object, and adds them to it.
         while self.scanner.skip_space().is_some() {
             self.expect(b',')?;
             self.parse_member(Document::ROOT)?;

@@ -62,7 +62,7 @@ impl Evaluation<'_> {
                 let value = self.evaluate(expression, array)?;
                 self.integer("an index", &value).map(Some)
             }
-            // The reference converts to a float and back, which rounds numbers above 2^53.
+            // ajson converts to a float and back, which rounds numbers above 2^53.
             None => {
                 let index = parse_integer(&key.text).ok_or_else(invalid)?;
                 Ok(Some(to_integer(index as f64)))
@@ -118,7 +118,7 @@ impl Evaluation<'_> {
         if values.len() < 2 {
             return Ok(values.pop().unwrap_or(Value::Missing));
         }
-        // The reference copies the values, which fails for missing ones.
+        // ajson copies the values, which fails for missing ones.
         if values.iter().any(Value::is_missing) {
             return Err(EvalError::Missing);
         }
@@ -143,8 +143,9 @@ impl Evaluation<'_> {
         } else {
             (bound(start, length - 1).min(length), bound(end, -1).max(-1))
         };
+        let is_before_end = |at: i64| if step > 0 { at < end } else { at > end };
         let mut values = Vec::new();
-        while if step > 0 { at < end } else { at > end } {
+        while is_before_end(at) {
             self.budget.spend_values(1)?;
             values.extend(usize::try_from(at).ok().and_then(|at| children.get(at)));
             let Some(next) = at.checked_add(step) else { break };
@@ -157,10 +158,10 @@ impl Evaluation<'_> {
 /// The values that the steps of a path have selected so far.
 struct Selection<'e> {
     values: Vec<Value>,
-    /// Reproduces a defect of the reference: one of its variables keeps a value after a filter or
-    /// script. If the next step is a name, and the first value is neither an array nor an object,
-    /// the step selects the kept value. After a filter, that is the result for the last child, if
-    /// it is true. After a script, it is the child that the key selects, or a missing value.
+    /// Reproduces a defect of ajson: one of its variables keeps a value after a filter or script.
+    /// If the next step is a name, and the first value is neither an array nor an object, the step
+    /// selects the kept value. After a filter, that is the result for the last child, if it is
+    /// true. After a script, it is the child that the key selects, or a missing value.
     left_over: Option<Value>,
     evaluation: Evaluation<'e>,
 }
@@ -256,7 +257,7 @@ impl Selection<'_> {
                 continue;
             }
             if self.left_over.is_some() {
-                // The reference clears its variable here, but still treats it as present.
+                // ajson clears its variable here, but still treats it as present.
                 self.left_over = Some(Value::Missing);
             }
             let Some(key) = self.script_key(&result, &value)? else { continue };
@@ -281,7 +282,7 @@ impl Selection<'_> {
             return Ok(None);
         }
         let key = match self.evaluation.integer("a script", result) {
-            // The reference subtracts the negative index from the size instead of adding it.
+            // ajson subtracts the negative index from the size instead of adding it.
             Ok(index) if index < 0 => {
                 let size = i64::try_from(container.children(self.evaluation.document).len());
                 size.unwrap_or(i64::MAX).wrapping_sub(index).to_string()
@@ -297,8 +298,8 @@ impl Selection<'_> {
         for key in keys {
             // The cost of copying and unquoting the key.
             self.evaluation.budget.spend(key.text.len() / 8)?;
-            // In the reference, the first non-empty array resolves a negative index or an
-            // expression. That index is used for all later values.
+            // In ajson, the first non-empty array resolves a negative index or an expression. That
+            // index is used for all later values.
             let mut key = key.clone();
             for value in &self.values {
                 self.evaluation.budget.spend_key(&key.text)?;

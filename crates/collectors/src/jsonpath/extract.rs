@@ -12,10 +12,10 @@ use crate::jsonpath::{
 
 /// A path (`json-key`) or an expression (`json-eval`).
 #[derive(Clone, Debug)]
-pub struct Query(Kind);
+pub struct Query(QueryKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum QueryKind {
     Key(Path),
     Expression(Expression),
 }
@@ -23,13 +23,13 @@ enum Kind {
 impl Query {
     /// Parses a path (`json-key`).
     pub fn key(path: &str) -> Result<Self, ExtractError> {
-        Path::parse(path.as_bytes(), 0).map(|path| Self(Kind::Key(path)))
+        Path::parse(path.as_bytes(), 0).map(|path| Self(QueryKind::Key(path)))
     }
 
-    /// Parses an expression (`json-eval`). As in the reference, invalid syntax is an error of the
+    /// Parses an expression (`json-eval`). As in ajson, invalid syntax is an error of the
     /// evaluation.
     pub fn expression(text: &str) -> Self {
-        Self(Kind::Expression(Expression::parse(text.as_bytes(), 0)))
+        Self(QueryKind::Expression(Expression::parse(text.as_bytes(), 0)))
     }
 }
 
@@ -53,7 +53,7 @@ impl Extractor {
         Self { limits, ..self }
     }
 
-    /// Selects whether defects of the reference that can do harm are reproduced.
+    /// Selects whether defects of ajson that can do harm are reproduced.
     #[must_use]
     pub fn with_compat(self, compat: Compat) -> Self {
         Self { compat, ..self }
@@ -66,8 +66,8 @@ impl Extractor {
         let evaluation = Evaluation { document: &document, budget: &budget };
         let root = Value::Node(Document::ROOT);
         let values = match &self.query.0 {
-            Kind::Key(path) => evaluation.select_values(path, &root)?,
-            Kind::Expression(expression) => vec![evaluation.evaluate(expression, &root)?],
+            QueryKind::Key(path) => evaluation.select_values(path, &root)?,
+            QueryKind::Expression(expression) => vec![evaluation.evaluate(expression, &root)?],
         };
         match values.as_slice() {
             [] => Err(ExtractError::Empty),
@@ -103,6 +103,7 @@ impl Extractor {
             Type::Bool => "a boolean",
             Type::Text => "a string",
             Type::Object => "an object",
+            // The only value is neither a number nor an array here.
             Type::Null | Type::Number | Type::Array => "null",
         }))
     }

@@ -17,41 +17,48 @@ use crate::jsonpath::{
     value::{Type, Value},
 };
 
+/// The implementation of a function. The name is for errors, and distinguishes functions with the
+/// same implementation.
+type Implementation = fn(Evaluation<'_>, &'static str, &Value) -> Result<Value, EvalError>;
+
 /// A function by its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Math(&'static str, fn(f64) -> f64),
-    Other(&'static str),
+    Other(&'static str, Implementation),
 }
 
-/// The names of functions that are not in `math`.
-const OTHERS: [&str; 26] = [
-    "pow10",
-    "length",
-    "size",
-    "factorial",
-    "avg",
-    "b64decode",
-    "b64encoden",
-    "b64encode",
-    "sum",
-    "not",
-    "rand",
-    "randint",
-    "last",
-    "first",
-    "parent",
-    "root",
-    "key",
-    "is_null",
-    "is_numeric",
-    "is_int",
-    "is_uint",
-    "is_float",
-    "is_string",
-    "is_bool",
-    "is_array",
-    "is_object",
+/// The functions that are not in `math`.
+const OTHERS: [(&str, Implementation); 26] = [
+    ("avg", |this, name, value| this.sum_or_mean(name, value)),
+    ("sum", |this, name, value| this.sum_or_mean(name, value)),
+    ("b64decode", |this, name, value| this.convert_base64(name, value)),
+    ("b64encode", |this, name, value| this.convert_base64(name, value)),
+    ("b64encoden", |this, name, value| this.convert_base64(name, value)),
+    ("factorial", |this, name, value| this.factorial(name, value)),
+    ("pow10", |this, name, value| this.power_of_ten(name, value)),
+    ("rand", |_, name, _| refuse_random_number(name)),
+    ("randint", |_, name, _| refuse_random_number(name)),
+    ("not", |this, _, value| Ok(Value::Bool(!this.is_true(value)?))),
+    ("length", |this, _, value| Ok(this.length(value))),
+    ("size", |this, _, value| Ok(Value::Number(Some(value.children(this.document).len() as f64)))),
+    ("first", |this, _, value| Ok(this.element_of(value, |_| Some(0)))),
+    ("last", |this, _, value| Ok(this.element_of(value, |length| length.checked_sub(1)))),
+    ("parent", |this, _, value| Ok(value.parent(this.document).unwrap_or(Value::Null))),
+    ("root", |_, _, value| Ok(if value.is_missing() { Value::Null } else { value.root() })),
+    ("key", |this, _, value| this.key_of(value)),
+    ("is_null", |this, _, value| Ok(this.has_type(value, Type::Null))),
+    ("is_numeric", |this, _, value| Ok(this.has_type(value, Type::Number))),
+    ("is_string", |this, _, value| Ok(this.has_type(value, Type::Text))),
+    ("is_bool", |this, _, value| Ok(this.has_type(value, Type::Bool))),
+    ("is_array", |this, _, value| Ok(this.has_type(value, Type::Array))),
+    ("is_object", |this, _, value| Ok(this.has_type(value, Type::Object))),
+    ("is_int", |this, name, value| Ok(type_test(value, this.integer(name, value).is_ok()))),
+    ("is_uint", |this, name, value| Ok(type_test(value, this.unsigned(name, value).is_ok()))),
+    ("is_float", |this, name, value| {
+        let is_number = value.value_type(this.document) == Type::Number;
+        Ok(type_test(value, is_number && this.integer(name, value).is_err()))
+    }),
 ];
 
 /// As in Go, the decoders accept trailing bits. `convert_base64` removes line breaks first.
@@ -70,8 +77,8 @@ const DECODER_NO_PAD: GeneralPurpose = GeneralPurpose::new(
 
 impl Function {
     pub(crate) fn new(name: &str) -> Option<Self> {
-        let other = OTHERS.into_iter().find(|other| *other == name).map(Self::Other);
-        other.or_else(|| {
+        let other = OTHERS.into_iter().find(|(other, _)| *other == name);
+        other.map(|(name, implementation)| Self::Other(name, implementation)).or_else(|| {
             math::find_function(name).map(|(name, function)| Self::Math(name, function))
         })
     }
@@ -79,58 +86,45 @@ impl Function {
 
 impl Evaluation<'_> {
     pub(crate) fn call(self, function: Function, value: &Value) -> Result<Value, EvalError> {
-        let document = self.document;
-        let name = match function {
+        match function {
             Function::Math(name, function) => {
-                let number = self.number(name, value)?;
-                return Ok(Value::Number(Some(function(number))));
+                Ok(Value::Number(Some(function(self.number(name, value)?))))
             }
-            Function::Other(name) => name,
-        };
-        let children = value.children(document);
-        let value_type = value.value_type(document);
-        let is_array = value_type == Type::Array;
-        let type_is = |expected| {
-            if value.is_missing() { Value::Null } else { Value::Bool(value_type == expected) }
-        };
-        Ok(match name {
-            "is_null" => type_is(Type::Null),
-            "is_numeric" => type_is(Type::Number),
-            "is_string" => type_is(Type::Text),
-            "is_bool" => type_is(Type::Bool),
-            "is_array" => type_is(Type::Array),
-            "is_object" => type_is(Type::Object),
-            "is_int" | "is_uint" | "is_float" if value.is_missing() => Value::Null,
-            "is_int" => Value::Bool(self.integer(name, value).is_ok()),
-            "is_uint" => Value::Bool(self.unsigned(name, value).is_ok()),
-            "is_float" => {
-                let is_number = value_type == Type::Number;
-                Value::Bool(is_number && self.integer(name, value).is_err())
-            }
-            "not" => Value::Bool(!self.is_true(value)?),
-            "length" => self.length(value),
-            "size" => Value::Number(Some(children.len() as f64)),
-            "first" if is_array => children.get(0).unwrap_or(Value::Null),
-            "last" if is_array => {
-                let last = children.len().checked_sub(1).and_then(|last| children.get(last));
-                last.unwrap_or(Value::Null)
-            }
-            "parent" => value.parent(document).unwrap_or(Value::Null),
-            "root" if !value.is_missing() => value.root(),
-            "key" => self.key_of(value)?,
-            "sum" | "avg" => return self.sum_or_mean(name, value),
-            "pow10" | "factorial" if value.is_missing() => Value::Number(None),
-            "pow10" => Value::Number(Some(math::power_of_ten(self.integer(name, value)?))),
-            "factorial" => factorial(self.unsigned(name, value)?, self.budget.compat)?,
-            "b64decode" | "b64encode" | "b64encoden" => {
-                return self.convert_base64(name, value);
-            }
-            "rand" | "randint" => {
-                let problem = "is not supported, because a metric must not be random";
-                return Err(EvalError::new(format!("{name} {problem}")));
-            }
-            _ => Value::Null,
-        })
+            Function::Other(name, implementation) => implementation(self, name, value),
+        }
+    }
+
+    fn has_type(self, value: &Value, expected: Type) -> Value {
+        type_test(value, value.value_type(self.document) == expected)
+    }
+
+    /// The element of an array whose index `index` returns for the length. Null if there is none,
+    /// or if the value is not an array.
+    fn element_of(self, value: &Value, index: impl FnOnce(usize) -> Option<usize>) -> Value {
+        let children = value.children(self.document);
+        let is_array = value.value_type(self.document) == Type::Array;
+        let index = index(children.len()).filter(|_| is_array);
+        index.and_then(|index| children.get(index)).unwrap_or(Value::Null)
+    }
+
+    fn power_of_ten(self, name: &'static str, value: &Value) -> Result<Value, EvalError> {
+        if value.is_missing() {
+            return Ok(Value::Number(None));
+        }
+        Ok(Value::Number(Some(math::power_of_ten(self.integer(name, value)?))))
+    }
+
+    fn factorial(self, name: &'static str, value: &Value) -> Result<Value, EvalError> {
+        if value.is_missing() {
+            return Ok(Value::Number(None));
+        }
+        let number = self.unsigned(name, value)?;
+        // ajson crashes with a stack overflow for large numbers, and overflows above 20.
+        let largest = if self.budget.compat == Compat::Off { 20 } else { 1_000_000 };
+        if number > largest {
+            return Err(EvalError::new("the result of factorial is too large"));
+        }
+        Ok(Value::Number(Some(math::wrapping_factorial(number) as f64)))
     }
 
     /// The number of elements of an array, or of bytes of a string. 0 for a missing value, and 1
@@ -192,11 +186,11 @@ impl Evaluation<'_> {
     }
 }
 
-fn factorial(number: u64, compat: Compat) -> Result<Value, EvalError> {
-    // The reference crashes with a stack overflow for large numbers, and overflows above 20.
-    let largest = if compat == Compat::Off { 20 } else { 1_000_000 };
-    if number > largest {
-        return Err(EvalError::new("the result of factorial is too large"));
-    }
-    Ok(Value::Number(Some(math::wrapping_factorial(number) as f64)))
+/// The result of a test of the type. Null for a missing value.
+fn type_test(value: &Value, is_of_type: bool) -> Value {
+    if value.is_missing() { Value::Null } else { Value::Bool(is_of_type) }
+}
+
+fn refuse_random_number(name: &str) -> Result<Value, EvalError> {
+    Err(EvalError::new(format!("{name} is not supported, because a metric must not be random")))
 }

@@ -122,7 +122,7 @@ fn binary_exponent(number: f64) -> f64 {
     }
 }
 
-/// The inverse of the complementary error function, with the precision of the reference.
+/// The inverse of the complementary error function, with the precision of ajson.
 fn inverse_erfc(number: f64) -> f64 {
     inverse_erf(1.0 - number)
 }

@@ -1,5 +1,5 @@
 //! Extracts numbers from JSON documents, with JSONPath and expressions. The dialect is that of
-//! ajson ("the reference" here), the library that kube-metrics-adapter uses. It does no I/O.
+//! ajson, the library that kube-metrics-adapter uses. It does no I/O.
 //!
 //! [`Extractor`] has a path (`json-key`) or an expression (`json-eval`), and an aggregator for
 //! several numbers:
@@ -17,12 +17,12 @@
 //! # Bounds
 //!
 //! Documents and expressions come from tenants. [`Limits`] bounds the size and the depth of a
-//! document, and the steps, memory and time of an evaluation. An input on which the reference
-//! panics is an error here.
+//! document, and the steps, memory and time of an evaluation. An input on which ajson panics is an
+//! error here.
 //!
 //! # Compatibility
 //!
-//! Results are those of the reference, including its peculiarities, but random numbers are refused.
+//! Results are those of ajson, including its peculiarities, but random numbers are refused.
 //! [`Compat`] selects two details: whether a number out of the range of 64-bit floats is an error
 //! or 0, and whether the factorial of a number above 20 is an error or overflows.
 

@@ -5,17 +5,17 @@ use std::cmp::Ordering;
 use crate::jsonpath::{
     error::EvalError,
     operands::Evaluation,
-    scan::OPERATORS,
+    scan::Scanner,
     value::{Type, Value},
 };
 
-/// An operator of two values.
+/// An operator of two values, as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operator(&'static str);
 
 impl Operator {
-    pub(crate) fn new(text: &str) -> Option<Self> {
-        OPERATORS.into_iter().find(|operator| *operator == text).map(Self)
+    pub(crate) fn take(scanner: &mut Scanner<'_>) -> Option<Self> {
+        scanner.take_operator().map(Self)
     }
 
     fn precedence(self) -> u8 {
@@ -25,12 +25,13 @@ impl Operator {
             "+" | "-" | "|" | "^" => 4,
             "==" | "!=" | "<" | "<=" | ">" | ">=" | "=~" => 3,
             "&&" => 2,
+            // `||`
             _ => 1,
         }
     }
 
     /// Whether this operator is applied before `next`, the operator on its right. `^` is always
-    /// applied first, because the reference treats it as a function.
+    /// applied first, because ajson treats it as a function.
     pub(crate) fn binds_before(self, next: Self) -> bool {
         let is_right_associative = self.0 == "**";
         self.0 == "^"
@@ -80,6 +81,7 @@ impl Evaluation<'_> {
             "/" if right == 0.0 => return Err(EvalError::DivisionByZero),
             "/" => left / right,
             "+" => left + right,
+            // `-`
             _ => left - right,
         };
         Ok(Value::Number(Some(result)))
@@ -102,6 +104,7 @@ impl Evaluation<'_> {
             "&^" => left & !right()?,
             "|" => left | right()?,
             "^" => left ^ right()?,
+            // `%`
             _ => match right()? {
                 0 => return Err(EvalError::DivisionByZero),
                 right => left.wrapping_rem(right),
@@ -130,6 +133,7 @@ impl Evaluation<'_> {
             "<" => is(&[Ordering::Less]),
             "<=" => is(&[Ordering::Less, Ordering::Equal]),
             ">" => is(&[Ordering::Greater]),
+            // `>=`
             _ => is(&[Ordering::Greater, Ordering::Equal]),
         }))
     }

@@ -1,7 +1,7 @@
-//! Reads numbers, strings, operators, variables and names, as the reference does.
+//! Reads numbers, strings, operators, variables and names, as ajson does.
 
 /// The operators, longer ones first.
-pub(crate) const OPERATORS: [&str; 21] = [
+const OPERATORS: [&str; 21] = [
     "**", "<<", ">>", "&^", "==", "!=", "<=", ">=", "=~", "&&", "||", "*", "/", "%", "&", "+", "-",
     "|", "^", "<", ">",
 ];
@@ -179,8 +179,8 @@ fn is_control_except_space(byte: u8) -> bool {
     byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')
 }
 
-/// Whether a name may contain the byte. As in the reference, `A..=z` includes brackets, `\`, `^`,
-/// `_` and the backtick.
+/// Whether a name may contain the byte. As in ajson, `A..=z` includes brackets, `\`, `^`, `_` and
+/// the backtick.
 pub(crate) fn is_name(byte: u8) -> bool {
     matches!(byte, b'A'..=b'z' | b'0'..=b'9')
 }

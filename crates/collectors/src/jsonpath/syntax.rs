@@ -98,7 +98,7 @@ impl Step {
             b"*" => Self::Children,
             _ if has(b":") => {
                 let parts = keys(b":");
-                // The reference permits three colons, and ignores the fourth part.
+                // ajson permits three colons, and ignores the fourth part.
                 if parts.len() > 4 {
                     return Err(EvalError::Slice(abbreviated(text)));
                 }
@@ -164,7 +164,7 @@ impl Expression {
     /// Fails if the expression is invalid. Without this check, an invalid expression fails only
     /// when it is evaluated.
     pub(crate) fn require_valid(self) -> Result<Self, EvalError> {
-        self.program().map(|_| ())?;
+        self.program()?;
         Ok(self)
     }
 }
@@ -184,8 +184,8 @@ impl Parser<'_> {
             let start = scanner.position();
             if starts_operator(byte) && after_value {
                 after_value = false;
-                let operator = scanner.take_operator().and_then(Operator::new);
-                let operator = operator.ok_or_else(|| self.syntax_error(start))?;
+                let operator =
+                    Operator::take(&mut scanner).ok_or_else(|| self.syntax_error(start))?;
                 self.push_operator(operator);
                 continue;
             }

@@ -10,11 +10,11 @@ const DOCUMENT: &str = r#"{
     "a b": {"c.d": 1}, "deep": {"x": {"len": 1}, "y": {"len": 2}}, "huge": 1e999
 }"#;
 
-fn key(path: &str, aggregator: &str) -> Result<f64, ExtractError> {
+fn extract_path(path: &str, aggregator: &str) -> Result<f64, ExtractError> {
     Extractor::new(Query::key(path)?, Aggregator::new(aggregator)).extract(DOCUMENT.as_bytes())
 }
 
-fn eval(text: &str) -> Result<f64, ExtractError> {
+fn extract_expression(text: &str) -> Result<f64, ExtractError> {
     Extractor::new(Query::expression(text), None).extract(DOCUMENT.as_bytes())
 }
 
@@ -37,14 +37,14 @@ fn path_selects_expected_numbers(
     #[case] aggregator: &str,
     #[case] expected: f64,
 ) {
-    assert_eq!(key(path, aggregator), Ok(expected));
+    assert_eq!(extract_path(path, aggregator), Ok(expected));
 }
 
 #[rstest]
 #[case("$.rps * 2 + 1", 26.0)]
 #[case("1 + 2 * 3 ** 2", 19.0)]
 #[case("2 ** 3 ** 2", 512.0)]
-// On the left of another operator, the reference applies `^` first.
+// On the left of another operator, ajson applies `^` first.
 #[case("1 ^ 2 * 3", 9.0)]
 #[case("sum($.list) / length($.list)", 4.0)]
 #[case("7 % 4", 3.0)]
@@ -57,12 +57,12 @@ fn path_selects_expected_numbers(
 #[case("exp(710)", f64::INFINITY)]
 #[case("length(parent($.list[0]))", 3.0)]
 fn expression_has_the_result_of_the_reference(#[case] text: &str, #[case] expected: f64) {
-    assert_eq!(eval(text), Ok(expected), "{text}");
+    assert_eq!(extract_expression(text), Ok(expected), "{text}");
 }
 
 #[test]
 fn expression_without_a_result_is_null() {
-    assert_eq!(eval("avg($..len[0])"), Err(ExtractError::Type("null")));
+    assert_eq!(extract_expression("avg($..len[0])"), Err(ExtractError::Type("null")));
 }
 
 #[rstest]
@@ -76,12 +76,12 @@ fn expression_without_a_result_is_null() {
 #[case("$a", ExtractError::Path { position: 1, problem: "expected a dot or a bracket" })]
 #[case("$.a[", ExtractError::Path { position: 3, problem: "the bracket is not closed" })]
 fn invalid_paths_and_results_are_errors(#[case] path: &str, #[case] expected: ExtractError) {
-    assert_eq!(key(path, ""), Err(expected));
+    assert_eq!(extract_path(path, ""), Err(expected));
 }
 
 #[test]
 fn text_among_aggregated_values_is_an_error() {
-    assert_eq!(key("$.queues[*].len", "sum"), Err(ExtractError::NotNumeric));
+    assert_eq!(extract_path("$.queues[*].len", "sum"), Err(ExtractError::NotNumeric));
 }
 
 #[test]
@@ -89,8 +89,13 @@ fn number_out_of_range_is_zero_if_compatible() {
     let extractor = Extractor::new(Query::key("$.huge").expect("a path"), None);
     let compatible = extractor.with_compat(Compat::Reference);
     assert_eq!(compatible.extract(DOCUMENT.as_bytes()), Ok(0.0));
+}
+
+#[test]
+fn factorial_wraps_around_if_compatible() {
     let factorial = Extractor::new(Query::expression("factorial(21)"), None);
     factorial.extract(b"0").expect_err("too large");
+    // ajson multiplies in u64: 21! modulo 2^64.
     let compatible = factorial.with_compat(Compat::Reference);
     assert_eq!(compatible.extract(b"0"), Ok(14_197_454_024_290_336_768.0));
 }
@@ -116,21 +121,23 @@ fn expression_that_panics_in_the_reference_is_an_error(#[case] text: &str) {
 #[case::script_after_missing_value("$.list[(true)].x[(1)]")]
 #[case::missing_value("$.list[(true)].x")]
 fn path_that_panics_in_the_reference_is_an_error(#[case] path: &str) {
-    let error = key(path, "").expect_err(path);
+    let error = extract_path(path, "").expect_err(path);
     assert!(matches!(error, ExtractError::Evaluation(_)), "{error}");
 }
 
 #[test]
 fn random_numbers_are_refused() {
-    let text = eval("rand(1)").expect_err("random").to_string();
+    let text = extract_expression("rand(1)").expect_err("random").to_string();
     assert!(text.contains("must not be random"), "{text}");
 }
 
 #[test]
 fn invalid_expression_is_an_error_of_the_evaluation() {
-    let error = eval("sum(").expect_err("incomplete");
+    let error = extract_expression("sum(").expect_err("incomplete");
     assert_eq!(error.to_string(), r#"evaluation failed: unbalanced parentheses in "sum(""#);
-    let error = eval("max($.a)").expect_err("no such function");
+    let error = extract_expression("1 % 0").expect_err("no result");
+    assert_eq!(error.to_string(), "evaluation failed: division by zero");
+    let error = extract_expression("max($.a)").expect_err("no such function");
     assert_eq!(error.to_string(), r#"evaluation failed: "max" is not a function"#);
 }
 
@@ -162,30 +169,32 @@ fn steps_of_an_evaluation_are_bounded() {
         .extract(document.as_bytes())
         .expect_err("too many steps");
     assert_eq!(error.to_string(), "evaluation failed: more than 10000 steps");
-    let mut nested = "@".to_owned();
-    for _ in 0..40 {
-        nested = format!("$[?({nested})]");
-    }
-    Query::key(&nested).expect("a path");
     let budget = Budget::new(Limits { steps: 2, ..Limits::default() }, Compat::Off);
     assert_eq!(budget.spend(3), Err(EvalError::TooManySteps(2)));
 }
 
 #[test]
+fn nesting_of_expressions_is_bounded() {
+    let nested = (0..40).fold("@".to_owned(), |inner, _| format!("$[?({inner})]"));
+    let error = extract_path(&nested, "").expect_err("too deep").to_string();
+    assert_eq!(error, "evaluation failed: expressions are nested too deeply");
+}
+
+#[test]
 fn size_of_paths_and_expressions_is_bounded() {
     let long = "(".repeat(20_000);
-    let error = eval(&long).expect_err("too long").to_string();
+    let error = extract_expression(&long).expect_err("too long").to_string();
     assert_eq!(error, "evaluation failed: the expression has more than 16 KiB");
-    let error = key(&format!("$['{long}']"), "").expect_err("too long").to_string();
+    let error = extract_path(&format!("$['{long}']"), "").expect_err("too long").to_string();
     assert_eq!(error, "invalid path at byte 16384: more than 16 KiB");
-    let error = eval(&"(".repeat(16_000)).expect_err("unbalanced").to_string();
+    let error = extract_expression(&"(".repeat(16_000)).expect_err("unbalanced").to_string();
     assert!(error.len() < 200, "{error}");
 }
 
 #[test]
-fn inverse_of_the_error_function_is_exact() {
+fn inverse_of_the_error_function_is_precise() {
     for number in [1e-300, 1e-9, 0.1, 0.49, 0.5, 0.9, 0.999, 1.0 - 1e-9] {
-        let root = eval(&format!("erfinv({number})")).expect("a number");
+        let root = extract_expression(&format!("erfinv({number})")).expect("a number");
         let error = (libm::erf(root) - number).abs() / number;
         assert!(error < 1e-14, "{number}: {error}");
     }
@@ -206,19 +215,19 @@ fn texts() -> Vec<u8> {
     serde_json::to_vec(&vec!["abcd"; 9000]).unwrap()
 }
 
-fn evaluate(path: &str, document: &[u8]) -> Result<f64, ExtractError> {
+fn sum_of_path(path: &str, document: &[u8]) -> Result<f64, ExtractError> {
     Extractor::new(Query::key(path)?, Some(Aggregator::Sum)).extract(document)
 }
 
 /// Without limits, compiling large expressions for each element would take minutes of CPU.
 #[test]
 fn regular_expression_is_limited_and_compiled_once() {
-    let large = evaluate(r"$[?(@ =~ '\\pL{200}')]", &texts()).unwrap_err().to_string();
+    let large = sum_of_path(r"$[?(@ =~ '\\pL{200}')]", &texts()).unwrap_err().to_string();
     assert_eq!(large, "evaluation failed: invalid regular expression: expression too large");
-    assert_eq!(evaluate("$[?(@ =~ '^x')]", &texts()), Err(ExtractError::Empty));
-    assert_eq!(evaluate("$[?(@ =~ '^ab*c')]", &texts()), Err(ExtractError::NotNumeric));
+    assert_eq!(sum_of_path("$[?(@ =~ '^x')]", &texts()), Err(ExtractError::Empty));
+    assert_eq!(sum_of_path("$[?(@ =~ '^ab*c')]", &texts()), Err(ExtractError::NotNumeric));
     let long = format!("$[?(@ =~ '{}')]", "a".repeat(2000));
-    let long = evaluate(&long, &texts()).unwrap_err().to_string();
+    let long = sum_of_path(&long, &texts()).unwrap_err().to_string();
     assert_eq!(long, "evaluation failed: a regular expression has more than 1 KiB");
 }
 
@@ -226,11 +235,11 @@ fn regular_expression_is_limited_and_compiled_once() {
 fn patterns_from_the_document_are_limited_and_not_in_errors() {
     let pairs: Vec<_> = (0..9).map(|index| [format!("x{index}"), format!("x{index}")]).collect();
     let path = "$[?(@[0] =~ @[1])]";
-    let few = evaluate(path, &serde_json::to_vec(&pairs[..8]).unwrap());
+    let few = sum_of_path(path, &serde_json::to_vec(&pairs[..8]).unwrap());
     assert_eq!(few, Err(ExtractError::NotNumeric));
-    let many = evaluate(path, &serde_json::to_vec(&pairs).unwrap()).unwrap_err().to_string();
+    let many = sum_of_path(path, &serde_json::to_vec(&pairs).unwrap()).unwrap_err().to_string();
     assert_eq!(many, "evaluation failed: more than 8 regular expressions");
-    let error = evaluate(path, br#"[["a", "(hunter2"]]"#).unwrap_err().to_string();
+    let error = sum_of_path(path, br#"[["a", "(hunter2"]]"#).unwrap_err().to_string();
     assert_eq!(error, "evaluation failed: invalid regular expression: missing closing )");
 }
 
@@ -246,15 +255,9 @@ fn work_of_an_evaluation_is_bounded(#[case] path: &str, #[case] bytes: usize) {
     let count = (64 << 10) / (bytes + 3);
     let nested = format!("{}1{}", "[".repeat(90), "]".repeat(90));
     let flat = serde_json::to_vec(&vec!["x".repeat(bytes); count]).unwrap();
+    let limits = Limits::default();
     for document in [flat.as_slice(), nested.as_bytes()] {
-        let limits = Limits::default();
-        let budget = Budget::new(limits, Compat::Off);
-        let document = Document::parse(document, &limits).unwrap();
-        let path = syntax::Path::parse(path.as_bytes(), 0).unwrap();
-        let root = value::Value::Node(Document::ROOT);
-        let evaluation = Evaluation { document: &document, budget: &budget };
-        let _ = evaluation.select_values(&path, &root);
-        let (steps, created) = budget.spent();
+        let (_, steps, created) = spend(path, document);
         // The last operation may exceed a limit: a regular expression costs up to 160 steps for
         // each byte of a string.
         assert!(steps <= limits.steps + 160 * (64 << 10), "{steps}");
@@ -266,10 +269,14 @@ fn work_of_an_evaluation_is_bounded(#[case] path: &str, #[case] bytes: usize) {
 /// for 256 bytes.
 #[rstest]
 #[case::index(&format!("$[*]['{}']", "0".repeat(4000)), &vec![json!([]); 100])]
-#[case::text_of_a_script("$[1:][($[0])]", &[vec![json!("0".repeat(4000))], vec![json!([]); 100]].concat())]
+#[case::text_of_a_script(
+    "$[1:][($[0])]",
+    &[vec![json!("0".repeat(4000))], vec![json!([]); 100]].concat()
+)]
 #[case::key_in_a_comparison("$[?(@ == $[0])]", &vec![json!({"x".repeat(4000): 1}); 100])]
 fn bytes_cost_steps(#[case] path: &str, #[case] document: &[Value]) {
-    let (steps, _) = spent(path, &json!(document));
+    let (result, steps, _) = spend(path, json!(document).to_string().as_bytes());
+    result.unwrap();
     assert!(steps > 100 * 4000 / 256, "{steps}");
 }
 
@@ -284,15 +291,20 @@ fn bytes_cost_steps(#[case] path: &str, #[case] document: &[Value]) {
 )]
 #[case::text_of_a_key("$.*[?(key(@) == 'y')]", &json!({"a": {"x".repeat(4000): 1}}), 4000)]
 fn selected_values_cost_bytes(#[case] path: &str, #[case] document: &Value, #[case] min: usize) {
-    let (_, bytes) = spent(path, document);
+    let (result, _, bytes) = spend(path, document.to_string().as_bytes());
+    result.unwrap();
     assert!(bytes >= min, "{bytes} of {min}");
 }
 
-fn spent(path: &str, document: &Value) -> (u64, usize) {
-    let budget = Budget::new(Limits::default(), Compat::Off);
-    let document = Document::parse(document.to_string().as_bytes(), &Limits::default()).unwrap();
+/// Evaluates a path within the default limits. Returns the result, the spent steps, and the size of
+/// the created values in bytes.
+fn spend(path: &str, document: &[u8]) -> (Result<Vec<value::Value>, EvalError>, u64, usize) {
+    let limits = Limits::default();
+    let budget = Budget::new(limits, Compat::Off);
+    let document = Document::parse(document, &limits).unwrap();
     let path = syntax::Path::parse(path.as_bytes(), 0).unwrap();
     let evaluation = Evaluation { document: &document, budget: &budget };
-    evaluation.select_values(&path, &value::Value::Node(Document::ROOT)).unwrap();
-    budget.spent()
+    let result = evaluation.select_values(&path, &value::Value::Node(Document::ROOT));
+    let (steps, bytes) = budget.spent();
+    (result, steps, bytes)
 }

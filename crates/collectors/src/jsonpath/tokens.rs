@@ -113,6 +113,8 @@ pub(crate) fn tokenize(text: &[u8]) -> Result<Vec<Vec<u8>>, EvalError> {
                 to_lower_case(scanner.since(start))
             }
         };
+        // A name before a parenthesis is a function. Any other character counts as a value, also
+        // before a parenthesis.
         after_value = match byte {
             b'(' => false,
             b'-' | b'+' | b'0'..=b'9' | b'.' | b'"' | b'\'' | b'$' | b'@' | b')' => true,

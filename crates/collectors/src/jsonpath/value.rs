@@ -18,8 +18,8 @@ pub(crate) enum Value {
     Node(NodeId),
     /// Several values that a path selects.
     Several(Arc<[Value]>),
-    /// A value of the document that was reached through [`Self::Several`]. As in the reference, it
-    /// is part of a copy.
+    /// A value of the document that was reached through [`Self::Several`]. As in ajson, it is part
+    /// of a copy.
     Copy {
         /// The values of [`Self::Several`]: the root of the copy.
         array: Arc<[Value]>,
@@ -78,24 +78,27 @@ impl Value {
         matches!(self, Self::Missing)
     }
 
+    /// The value in the document, unless this value was calculated.
+    fn kind<'d>(&self, document: &'d Document) -> Option<&'d Kind> {
+        Some(&document.node(self.node()?).kind)
+    }
+
     /// The type. A missing value has the type null.
     pub(crate) fn value_type(&self, document: &Document) -> Type {
-        if let Some(node) = self.node() {
-            return match document.node(node).kind {
+        match self {
+            Self::Missing | Self::Null => Type::Null,
+            Self::Bool(_) => Type::Bool,
+            Self::Number(_) => Type::Number,
+            Self::Text(_) => Type::Text,
+            Self::Several(_) => Type::Array,
+            Self::Node(node) | Self::Copy { node, .. } => match document.node(*node).kind {
                 Kind::Null => Type::Null,
                 Kind::Bool(_) => Type::Bool,
                 Kind::Number(_) => Type::Number,
                 Kind::Text(_) => Type::Text,
                 Kind::Array(_) => Type::Array,
                 Kind::Object(_) => Type::Object,
-            };
-        }
-        match self {
-            Self::Bool(_) => Type::Bool,
-            Self::Number(_) => Type::Number,
-            Self::Text(_) => Type::Text,
-            Self::Several(_) => Type::Array,
-            _ => Type::Null,
+            },
         }
     }
 
@@ -104,15 +107,16 @@ impl Value {
     }
 
     pub(crate) fn number(&self, document: &Document) -> Result<f64, NoNumber> {
-        let kind = self.node().map(|node| &document.node(node).kind);
-        let ((_, Some(Kind::Number(number))) | (Self::Number(number), _)) = (self, kind) else {
-            return Err(NoNumber::OtherType);
-        };
-        number.ok_or(NoNumber::TooLarge)
+        match (self, self.kind(document)) {
+            (_, Some(Kind::Number(number))) | (Self::Number(number), _) => {
+                number.ok_or(NoNumber::TooLarge)
+            }
+            _ => Err(NoNumber::OtherType),
+        }
     }
 
     pub(crate) fn as_text<'v>(&'v self, document: &'v Document) -> Option<&'v [u8]> {
-        match (self, self.node().map(|node| &document.node(node).kind)) {
+        match (self, self.kind(document)) {
             (_, Some(Kind::Text(text))) => Some(text),
             (Self::Text(text), _) => Some(text),
             _ => None,
@@ -120,14 +124,14 @@ impl Value {
     }
 
     pub(crate) fn as_bool(&self, document: &Document) -> Option<bool> {
-        match (self, self.node().map(|node| &document.node(node).kind)) {
+        match (self, self.kind(document)) {
             (_, Some(Kind::Bool(value))) | (Self::Bool(value), _) => Some(*value),
             _ => None,
         }
     }
 
     pub(crate) fn children<'v>(&'v self, document: &'v Document) -> Children<'v> {
-        let nodes = match (self, self.node().map(|node| &document.node(node).kind)) {
+        let nodes = match (self, self.kind(document)) {
             (_, Some(Kind::Array(items))) => Nodes::Items(items),
             (_, Some(Kind::Object(members))) => Nodes::Members(members),
             (Self::Several(values), _) => Nodes::Values(values),

@@ -46,6 +46,8 @@ impl ScheduledMetric {
             let has_value = |window: &&Window| {
                 window.value >= value && ramp.extent(window).1 > now && starts_before(window, next)
             };
+            // The periods in which a window contributes at least the current value. The value falls
+            // at the end of those that overlap from `now` on.
             let periods = windows.iter().filter(has_value).filter_map(|window| {
                 Some((ramp.first_at_least(window, value)?, ramp.first_below(window, value)))
             });
@@ -64,7 +66,8 @@ impl ScheduledMetric {
 /// The changes of the largest value of some windows, in the order of time.
 ///
 /// Each window has one pending step at most: the next time at which its own value changes. The time
-/// of a pass is therefore proportional to the number of steps, however many windows overlap.
+/// to find all changes is therefore proportional to the number of steps, however many windows
+/// overlap.
 struct Sweep {
     ramp: Ramp,
     /// The end of the period. A change at this time is included.

@@ -50,13 +50,13 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 enum Timing {
-    Once(Result<(Timestamp, Timestamp), EntryProblem>),
+    Once(Timestamp, Timestamp),
     Repeating {
         zone: TimeZone,
         days: Vec<Weekday>,
         times: Result<(Time, Option<Time>), EntryProblem>,
     },
-    MissingPeriod(EntryProblem),
+    Invalid(EntryProblem),
 }
 
 impl Entry {
@@ -69,16 +69,19 @@ impl Entry {
         problems: &mut Vec<EntryProblem>,
     ) -> Self {
         let timing = match (schedule.r#type, &schedule.period) {
-            (ScheduleType::OneTime, _) => Timing::Once(parse_dates(index, schedule)),
+            (ScheduleType::OneTime, _) => match parse_dates(index, schedule) {
+                Ok((start, end)) => Timing::Once(start, end),
+                Err(problem) => Timing::Invalid(problem),
+            },
             (ScheduleType::Repeating, None) => {
-                Timing::MissingPeriod(EntryProblem::MissingPeriod { index })
+                Timing::Invalid(EntryProblem::MissingPeriod { index })
             }
             (ScheduleType::Repeating, Some(period)) => {
                 let zone = zone::find(&settings.time_zones, &period.timezone);
                 if zone.is_none() && !period.timezone.is_empty() {
                     let text = period.timezone.clone();
-                    let used = settings.default_time_zone.clone();
-                    problems.push(EntryProblem::UnknownTimeZone { index, text, used });
+                    let default_zone = settings.default_time_zone.clone();
+                    problems.push(EntryProblem::UnknownTimeZone { index, text, default_zone });
                 }
                 Timing::Repeating {
                     zone: zone.unwrap_or_else(|| default_zone.clone()),
@@ -87,10 +90,7 @@ impl Entry {
                 }
             }
         };
-        if let Timing::MissingPeriod(problem)
-        | Timing::Once(Err(problem))
-        | Timing::Repeating { times: Err(problem), .. } = &timing
-        {
+        if let Timing::Invalid(problem) | Timing::Repeating { times: Err(problem), .. } = &timing {
             problems.push(problem.clone());
         }
         // Limited to about 1900 years, so that the number of seconds can't overflow.
@@ -99,19 +99,19 @@ impl Entry {
         Self { index, value: schedule.value, min_duration, timing }
     }
 
-    /// The time zone of a repeating entry; `None` for a one-time entry or without a period.
+    /// The time zone of a repeating entry. `None` for a one-time entry or without a period.
     pub(crate) fn time_zone(&self) -> Option<&TimeZone> {
         match &self.timing {
             Timing::Repeating { zone, .. } => Some(zone),
-            Timing::Once(_) | Timing::MissingPeriod(_) => None,
+            Timing::Once(..) | Timing::Invalid(_) => None,
         }
     }
 
     /// Fails if the entry is invalid. A repeating entry with invalid times fails only on its days.
     pub(crate) fn validate_at(&self, now: Timestamp) -> Result<(), EntryProblem> {
         match &self.timing {
-            Timing::MissingPeriod(problem) | Timing::Once(Err(problem)) => Err(problem.clone()),
-            Timing::Once(Ok(_)) => Ok(()),
+            Timing::Invalid(problem) => Err(problem.clone()),
+            Timing::Once(..) => Ok(()),
             Timing::Repeating { zone, days, times } => {
                 let today = zone.to_datetime(now).date().weekday();
                 if days.contains(&today) { times.clone().map(|_| ()) } else { Ok(()) }
@@ -130,10 +130,8 @@ impl Entry {
     /// all windows that can affect the value in this period.
     pub(crate) fn windows(&self, from: Timestamp, to: Timestamp, compat: Compat) -> Vec<Window> {
         match &self.timing {
-            Timing::MissingPeriod(_)
-            | Timing::Once(Err(_))
-            | Timing::Repeating { times: Err(_), .. } => Vec::new(),
-            Timing::Once(Ok((start, end))) => vec![self.window(*start, *end)],
+            Timing::Invalid(_) | Timing::Repeating { times: Err(_), .. } => Vec::new(),
+            Timing::Once(start, end) => vec![self.window(*start, *end)],
             Timing::Repeating { zone, days, times: Ok((start, end)) } => {
                 let day = |time: Timestamp, offset: i32| {
                     let date = zone.to_datetime(time).date();
@@ -221,7 +219,7 @@ impl Entry {
 fn parse_dates(index: usize, schedule: &Schedule) -> Result<(Timestamp, Timestamp), EntryProblem> {
     let parse = |field, text: &str| {
         let invalid = || EntryProblem::InvalidDate { index, field, text: text.to_owned() };
-        zone::parse_date(text).ok_or_else(invalid)
+        zone::parse_timestamp(text).ok_or_else(invalid)
     };
     let date = schedule.date.as_deref().ok_or(EntryProblem::MissingDate { index })?;
     let start = parse("date", date)?;
@@ -244,13 +242,8 @@ fn parse_times(
 
 /// The days without duplicates, which the API permits.
 fn weekdays(days: &[ScheduleDay]) -> Vec<Weekday> {
-    let mut distinct = Vec::new();
-    for day in days.iter().copied().map(weekday) {
-        if !distinct.contains(&day) {
-            distinct.push(day);
-        }
-    }
-    distinct
+    let week = Weekday::Sunday.cycle_forward().take(7);
+    week.filter(|one| days.iter().any(|day| weekday(*day) == *one)).collect()
 }
 
 fn weekday(day: ScheduleDay) -> Weekday {

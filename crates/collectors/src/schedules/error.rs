@@ -45,11 +45,8 @@ pub enum EntryProblem {
         text: String,
     },
     /// The time zone is unknown. The entry uses the default time zone.
-    #[error("spec.schedules[{index}].period.timezone: unknown time zone {text:?}, using {used}")]
-    UnknownTimeZone {
-        index: usize,
-        text: String,
-        /// The default time zone.
-        used: String,
-    },
+    #[error(
+        "spec.schedules[{index}].period.timezone: unknown time zone {text:?}, using {default_zone}"
+    )]
+    UnknownTimeZone { index: usize, text: String, default_zone: String },
 }

@@ -8,7 +8,7 @@ use crate::schedules::{ScheduleError, ScheduledMetric};
 /// evaluation.
 const MAX_VALIDITY: SignedDuration = SignedDuration::from_hours(1);
 
-/// The value of a schedule, or its error, and the period in which that is the outcome.
+/// The outcome of a schedule, and the period in which it applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Evaluation {
     pub(crate) value: Result<i64, ScheduleError>,
@@ -46,9 +46,13 @@ impl ScheduledMetric {
         let day_ends = self.entries.iter().filter_map(|entry| entry.end_of_validity(now));
         let horizon = day_ends.fold(horizon, Ord::min);
         if let Err(error) = self.validate_at(now) {
-            let value = Err(error);
-            let (until, next_change) = (horizon, horizon);
-            return Evaluation { value, is_active: None, since: now, until, next_change };
+            return Evaluation {
+                value: Err(error),
+                is_active: None,
+                since: now,
+                until: horizon,
+                next_change: horizon,
+            };
         }
         let windows = self.effective_windows(now, horizon);
         let change = self.next_change_in(&windows, now);

@@ -89,7 +89,8 @@ impl ScheduledMetric {
         &self.problems
     }
 
-    /// The metric without the list of [`Self::problems`]. Its values and errors are the same.
+    /// Drops the list of [`Self::problems`], whose texts quote the spec. The values and the errors
+    /// stay the same.
     pub(crate) fn without_problems(self) -> Self {
         Self { problems: Vec::new(), ..self }
     }
@@ -115,8 +116,8 @@ impl ScheduledMetric {
         self.entries.iter().find_map(Entry::time_zone)
     }
 
-    /// The value at a time. Fails if an entry is invalid. As in the reference, a repeating entry
-    /// with invalid times is an error only on its days.
+    /// The value at a time. Fails if an entry is invalid. As in kube-metrics-adapter, a repeating
+    /// entry with invalid times is an error only on its days.
     pub fn value_at(&self, now: Timestamp) -> Result<i64, ScheduleError> {
         self.validate_at(now)?;
         Ok(self.valid_value_at(now))
@@ -144,10 +145,9 @@ impl ScheduledMetric {
         Ok(self.entries.iter().try_for_each(|entry| entry.validate_at(now))?)
     }
 
-    /// The value at `now`. `windows` must contain all windows that can affect it.
+    /// The value at `now`, at least 0. `windows` must contain all windows that can affect it.
     pub(crate) fn value_in(&self, windows: &[Window], now: Timestamp) -> i64 {
-        let values = windows.iter().map(|window| self.ramp.value(window, now));
-        values.max().unwrap_or_default().max(0)
+        windows.iter().map(|window| self.ramp.value(window, now)).fold(0, Ord::max)
     }
 }
 
@@ -186,8 +186,8 @@ impl Ramp {
         }
     }
 
-    /// The part of a value that a ramp has reached. The order of operations is that of the
-    /// reference, because it determines the rounding.
+    /// The part of a value that a ramp has reached. The order of operations is that of
+    /// kube-metrics-adapter, because it determines the rounding.
     fn step_value(self, elapsed: SignedDuration, value: i64) -> i64 {
         let steps = f64::from(self.steps);
         let fraction = elapsed.as_nanos() as f64 / self.duration.as_nanos() as f64;

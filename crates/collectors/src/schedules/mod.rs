@@ -1,6 +1,6 @@
 //! Metrics that follow a schedule: `ScalingSchedule` and `ClusterScalingSchedule` of
-//! `zalando.org/v1`, as kube-metrics-adapter ("the reference" here) defines them. Except for
-//! [`source`], these are pure functions without clock or async runtime.
+//! `zalando.org/v1`, as kube-metrics-adapter defines them. Except for [`source`], these are pure
+//! functions without clock or async runtime.
 //!
 //! [`ScheduledMetric::new`] compiles a spec. The value at a time is the largest value of its
 //! entries. An entry has its full value in its windows. Before and after a window, the value rises
@@ -23,10 +23,10 @@
 //!
 //! # Compatibility
 //!
-//! The reference evaluates a repeating entry only for the current day: it loses the part of a
-//! window or ramp beyond midnight, and a window whose end is before its start is empty. By default,
-//! such a window ends on the next day, and windows continue across midnight. [`Compat::Reference`]
-//! selects the behavior of the reference, and changes nothing else.
+//! kube-metrics-adapter evaluates a repeating entry only for the current day: it loses the part of
+//! a window or ramp beyond midnight, and a window whose end is before its start is empty. By
+//! default, such a window ends on the next day, and windows continue across midnight.
+//! [`Compat::Reference`] selects the behavior of kube-metrics-adapter, and changes nothing else.
 
 mod changes;
 pub mod definition;

@@ -3,7 +3,7 @@
 use jiff::{
     Timestamp,
     civil::{Date, Time},
-    tz::{TimeZone, TimeZoneDatabase},
+    tz::{Offset, TimeZone, TimeZoneDatabase},
 };
 
 /// Finds a time zone by its exact name. Go's lookup is case-sensitive.
@@ -18,13 +18,12 @@ pub(crate) fn find(zones: &TimeZoneDatabase, name: &str) -> Option<TimeZone> {
 /// subtracts the offset at that instant, and uses the offset at the result. For a time in a gap,
 /// the result may be before or after the gap, and differ from jiff's.
 pub(crate) fn instant(date: Date, time: Time, zone: &TimeZone) -> Timestamp {
-    let offset_at = |instant: Timestamp| zone.to_offset(instant);
     // An error can only mean a year out of jiff's range.
     let Ok(utc) = TimeZone::UTC.to_timestamp(date.to_datetime(time)) else { return Timestamp::MAX };
-    let earlier = utc.saturating_sub(offset_at(utc).duration_since(jiff::tz::Offset::UTC));
-    let Ok(earlier) = earlier else { return Timestamp::MAX };
-    utc.saturating_sub(offset_at(earlier).duration_since(jiff::tz::Offset::UTC))
-        .unwrap_or(Timestamp::MAX)
+    let minus_offset_at = |instant: Timestamp| {
+        utc.saturating_sub(zone.to_offset(instant).duration_since(Offset::UTC))
+    };
+    minus_offset_at(utc).and_then(minus_offset_at).unwrap_or(Timestamp::MAX)
 }
 
 /// The first instant of a day, and that of the next one.
@@ -46,9 +45,9 @@ pub(crate) fn parse_time(text: &str) -> Option<Time> {
     Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
 }
 
-/// Parses a date in the format of RFC 3339. jiff accepts more formats. As in Go, a fraction may
-/// follow a comma.
-pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
+/// Parses an RFC 3339 timestamp as strictly as Go: jiff accepts more formats. A comma may precede
+/// the fraction, as in Go.
+pub(crate) fn parse_timestamp(text: &str) -> Option<Timestamp> {
     // 0 means any digit.
     const SHAPE: &[u8] = b"0000-00-00T00:00:00";
     let (date_time, rest) = text.split_at_checked(SHAPE.len())?;

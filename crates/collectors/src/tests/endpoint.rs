@@ -186,7 +186,7 @@ async fn wait_for_other_large_responses_is_not_a_slow_response() {
     let clients = Clients::new(settings(), Arc::new(objects)).unwrap();
     let stalled = endpoint(&server.url("/stall"));
     let all = futures::future::join_all((0..8).map(|_| fetch_with(&clients, &stalled)));
-    let port = server.address.port().to_string();
+    let port = server.port();
     let values = [("json-key", "$.v"), ("port", &*port), ("request-timeout", "500ms")];
     let plan = pod_plan(&values);
     // Succeeds until the stalled responses have all permits of the namespace.
@@ -229,7 +229,7 @@ async fn stalled_large_responses_of_a_namespace_do_not_block_others() {
     }
 }
 
-/// The reference returns the smallest integer.
+/// kube-metrics-adapter returns the smallest integer.
 #[tokio::test]
 async fn infinite_value_is_an_error_unless_compatible() {
     let server = Server::start(|_| ok("[]")).await;

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use hpa_prometheus::client::{Client, Settings as ServerSettings};
-
-use super::*;
+use super::{tls::new_ca_file, *};
 use crate::registry::COLLECTORS;
 
 /// A plan for each collector that sends requests, and a response with the number 42.
@@ -79,15 +77,6 @@ fn without_number(good: &str) -> Vec<String> {
     all
 }
 
-fn operator(url: &str) -> Settings {
-    let server = ServerSettings::new("p", url).unwrap();
-    Settings {
-        services: services(url),
-        prometheus: Some(Client::new(server, Arc::new(())).unwrap()),
-        ..settings()
-    }
-}
-
 fn objects() -> FakeCluster {
     FakeCluster {
         pods: vec![pod("web-0", "127.0.0.1")],
@@ -105,14 +94,15 @@ async fn missing_number_in_a_response_is_never_zero() {
     let body = Arc::new(Mutex::new(String::new()));
     let response = body.clone();
     let server = Server::start(move |_| ok(&response.lock())).await;
-    let (url, port) = (server.url(""), server.address.port().to_string());
+    let (url, port) = (server.url(""), server.port());
+    let ca_file = new_ca_file();
     let mut collectors = BTreeSet::new();
     for (plan, good) in cases(&port, &url) {
         collectors.insert(plan.name);
         let read = async |text: &str| {
             text.clone_into(&mut body.lock());
-            let clients = Clients::new(operator(&url), Arc::new(objects())).unwrap();
-            fetch_with(&with_aws(clients, url.clone()), &plan).await
+            let clients = operator_clients(&url, ca_file.path(), objects());
+            fetch_with(&clients, &plan).await
         };
         assert_eq!(milli(read(&good).await), 42_000, "{}", plan.name);
         for bad in without_number(&good) {

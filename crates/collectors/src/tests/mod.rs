@@ -2,7 +2,6 @@
 
 mod endpoint;
 mod missing;
-mod panics;
 mod pods;
 mod prometheus;
 mod restricted;
@@ -13,8 +12,8 @@ mod ssrf;
 mod tls;
 
 use std::{
-    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -23,6 +22,7 @@ use std::{
 
 use async_trait::async_trait;
 use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
+use hpa_prometheus::client::{Client, Settings as ServerSettings};
 use hpa_testbed::{Config, Effect, Faults, Testbed};
 use jiff::{Timestamp, ToSpan};
 use parking_lot::Mutex;
@@ -101,18 +101,23 @@ pub(crate) fn settings() -> Settings {
     Settings { policy: Policy { addresses, ..Policy::default() }, ..Settings::default() }
 }
 
-/// The operator's servers for all services, at one URL.
-fn services(url: &str) -> BTreeMap<&'static str, ServiceSettings> {
+/// Clients with servers of the operator for all collectors, at one URL. Without the CA file, each
+/// client of Prometheus would load the CAs of the system. That takes a tenth of a second in a debug
+/// build.
+fn operator_clients(url: &str, ca_file: &Path, objects: FakeCluster) -> Clients {
     let service = |name| {
         let token = Some(Credential::Text(Secret::new("token")));
         (name, ServiceSettings { endpoint: url.to_owned(), token, org: String::new() })
     };
-    ["influxdb", "zmon", "nakadi"].map(service).into()
-}
-
-/// Clients with credentials for AWS, whose services are at a URL.
-fn with_aws(clients: Clients, url: String) -> Clients {
-    clients.map_http(|http| {
+    let ca_file = Some(ca_file.to_owned());
+    let server = ServerSettings { ca_file, ..ServerSettings::new("p", url).unwrap() };
+    let settings = Settings {
+        services: ["influxdb", "zmon", "nakadi"].map(service).into(),
+        prometheus: Some(Client::new(server, Arc::new(())).unwrap()),
+        ..settings()
+    };
+    let url = url.to_owned();
+    Clients::new(settings, Arc::new(objects)).unwrap().map_http(|http| {
         http.with_environment(move |name| match name {
             "AWS_ENDPOINT_URL" => Some(url.clone()),
             "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("x".to_owned()),
@@ -123,11 +128,22 @@ fn with_aws(clients: Clients, url: String) -> Clients {
 
 /// The plan of an external metric `m` of this type, with these settings as annotations.
 pub(crate) fn external(kind: &str, values: &[(&str, &str)]) -> CollectorPlan {
-    let metric = json!({"type": "External", "external": {
+    plan(external_metric(kind), &format!("external.m.{kind}"), values, Compat::Off)
+}
+
+/// Like [`external`], with `url` for each `URL` in the settings.
+fn external_at(url: &str, kind: &str, values: &[(&str, &str)]) -> CollectorPlan {
+    let values: Vec<_> =
+        values.iter().map(|(key, value)| (*key, value.replace("URL", url))).collect();
+    let values: Vec<_> = values.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    external(kind, &values)
+}
+
+fn external_metric(kind: &str) -> Value {
+    json!({"type": "External", "external": {
         "metric": {"name": "m", "selector": {"matchLabels": {"type": kind}}},
         "target": {"type": "AverageValue", "averageValue": "1"},
-    }});
-    plan(metric, &format!("external.m.{kind}"), values, Compat::Off)
+    }})
 }
 
 /// The plan of a metric `m` of pods.
@@ -301,6 +317,10 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
+    pub(crate) fn port(&self) -> String {
+        self.address.port().to_string()
+    }
+
     /// The head and body of all requests.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
@@ -363,12 +383,7 @@ pub(crate) fn faulty_testbed() -> (Testbed, Faults) {
 
 /// The response of an API server that doesn't serve the requested API.
 pub(crate) fn not_served() -> Effect {
-    Effect::Status {
-        code: 404,
-        reason: "NotFound".to_owned(),
-        message: "404 page not found".to_owned(),
-        retry_after_seconds: None,
-    }
+    Effect::status(404, "NotFound", "404 page not found")
 }
 
 /// Records the messages of this crate's log events, from level INFO on, until the guard is dropped.

@@ -19,7 +19,7 @@ async fn each_ready_pod_is_read_with_path_and_raw_query() {
     let server = Server::start(|_| ok(r#"{"http": {"rps": 1.5}}"#)).await;
     let plan = pod_plan(&[
         ("json-key", "$.http.rps"),
-        ("port", &server.address.port().to_string()),
+        ("port", &server.port()),
         ("path", "metrics/a b"),
         ("raw-query", "x=1&y=%20"),
     ]);
@@ -37,7 +37,7 @@ async fn each_ready_pod_is_read_with_path_and_raw_query() {
 #[tokio::test]
 async fn pod_is_read_by_its_ipv6_address() {
     let server = Server::start_on("[::1]:0", None, |_| ok("[7]")).await;
-    let port = server.address.port().to_string();
+    let port = server.port();
     let plan = pod_plan(&[("json-key", "$[0]"), ("port", &port)]);
     let fetched = fetch(settings(), with_pods(&[pod("six", "::1")]), &plan).await.unwrap();
     assert_eq!(values(&fetched), [("six", 7000)]);
@@ -47,7 +47,7 @@ async fn pod_is_read_by_its_ipv6_address() {
 #[tokio::test]
 async fn unready_terminating_and_young_pods_are_skipped() {
     let server = Server::start(|_| ok("1")).await;
-    let port = server.address.port().to_string();
+    let port = server.port();
     let plan = pod_plan(&[("json-key", "$"), ("port", &port), ("min-pod-ready-age", "20s")]);
     let pods = [
         pod("ready", "127.0.0.1"),
@@ -66,8 +66,7 @@ async fn unready_terminating_and_young_pods_are_skipped() {
 #[tokio::test]
 async fn pod_that_became_ready_in_the_future_is_read_without_a_minimum_age() {
     let server = Server::start(|_| ok("1")).await;
-    let port = server.address.port().to_string();
-    let plan = pod_plan(&[("json-key", "$"), ("port", &port)]);
+    let plan = pod_plan(&[("json-key", "$"), ("port", &server.port())]);
     let skewed = Pod { ready_since: Some(now() + 5.seconds()), ..pod("a", "127.0.0.1") };
     assert_eq!(milli(fetch(settings(), with_pods(&[skewed]), &plan).await), 1000);
 }
@@ -75,8 +74,7 @@ async fn pod_that_became_ready_in_the_future_is_read_without_a_minimum_age() {
 #[tokio::test]
 async fn failing_pods_do_not_affect_others() {
     let server = Server::start(|_| ok("[3, 5]")).await;
-    let port = server.address.port().to_string();
-    let plan = pod_plan(&[("json-key", "$"), ("aggregator", "max"), ("port", &port)]);
+    let plan = pod_plan(&[("json-key", "$"), ("aggregator", "max"), ("port", &server.port())]);
     // The second pod doesn't listen, the third one has no address.
     let pods = [pod("a", "127.0.0.1"), pod("b", "::1"), pod("c", "")];
     let fetched = fetch(settings(), with_pods(&pods), &plan).await.unwrap();
@@ -96,8 +94,7 @@ async fn failing_pods_do_not_affect_others() {
 #[tokio::test]
 async fn pod_with_a_refused_address_is_not_connected_to() {
     let server = Server::start(|_| ok("1")).await;
-    let port = server.address.port().to_string();
-    let plan = pod_plan(&[("json-key", "$"), ("port", &port)]);
+    let plan = pod_plan(&[("json-key", "$"), ("port", &server.port())]);
     for ip in ["127.0.0.1", "::ffff:127.0.0.1", "169.254.169.254", "::1"] {
         let error = fetch(Settings::default(), with_pods(&[pod("a", ip)]), &plan).await;
         assert!(is_refused(&error.unwrap_err()), "{ip}");
@@ -118,7 +115,7 @@ async fn pod_with_a_refused_address_is_not_connected_to() {
 #[tokio::test]
 async fn slow_pod_fails_after_its_request_timeout(#[case] reply: Reply, #[case] expected: &str) {
     let server = Server::start(move |_| reply.clone()).await;
-    let port = server.address.port().to_string();
+    let port = server.port();
     let plan = pod_plan(&[("json-key", "$"), ("port", &port), ("request-timeout", "50ms")]);
     let error = error(fetch(settings(), with_pods(&[pod("a", "127.0.0.1")]), &plan).await);
     assert!(error.ends_with(expected), "{error}");
@@ -127,7 +124,7 @@ async fn slow_pod_fails_after_its_request_timeout(#[case] reply: Reply, #[case] 
 #[tokio::test]
 async fn collection_with_slow_pods_has_a_time_limit() {
     let server = Server::start(|_| Reply::Stall(Vec::new())).await;
-    let port = server.address.port().to_string();
+    let port = server.port();
     let plan = pod_plan(&[("json-key", "$"), ("port", &port), ("request-timeout", "100ms")]);
     let limits = Limits { connections_per_collection: 2, ..Limits::default() };
     let pods: Vec<_> = (0..50).map(|index| pod(&format!("p{index}"), "127.0.0.1")).collect();
@@ -158,8 +155,7 @@ async fn invalid_setting_is_an_error_of_the_collection(
 #[tokio::test]
 async fn connections_of_all_collections_are_bounded() {
     let server = Server::start(|_| ok("1")).await;
-    let port = server.address.port().to_string();
-    let plan = pod_plan(&[("json-key", "$"), ("port", &port)]);
+    let plan = pod_plan(&[("json-key", "$"), ("port", &server.port())]);
     let limits = Limits { connections: 5, connections_per_collection: 4, ..Limits::default() };
     let pods: Vec<_> = (0..100).map(|index| pod(&format!("p{index}"), "127.0.0.1")).collect();
     let clients = Clients::new(Settings { limits, ..settings() }, Arc::new(with_pods(&pods)));

@@ -1,6 +1,5 @@
 //! URLs of tenants must not lead to the operator's servers around a restriction.
 
-use hpa_prometheus::client::{Client, Settings as ServerSettings};
 use rstest::rstest;
 
 use super::{
@@ -8,23 +7,23 @@ use super::{
     *,
 };
 
-/// A response for all collectors that a URL can be given to. The value is 1.
+/// A response that the collectors `prometheus` and `json-path` can read. The value is 1.
 const RESPONSE: &str =
     r#"{"status": "success", "data": {"resultType": "scalar", "result": [1, "1"]}, "v": 1}"#;
 
-/// Settings in which the server is the operator's Prometheus, by the name `prometheus.test`. The
-/// restriction is `label`, or else the only namespace with the permission.
-fn restricted(server: &Server, restriction: &str) -> Settings {
-    let url = format!("http://prometheus.test:{}", server.address.port());
+/// Settings in which the server is the operator's Prometheus, by the name `prometheus.test`. Only
+/// one namespace has the permission to read it. `None` restricts queries by a label instead.
+fn restricted(server: &Server, permitted_namespace: Option<&str>) -> Settings {
+    let url = format!("http://prometheus.test:{}", server.port());
     let prometheus = Client::new(ServerSettings::new("p", &url).unwrap(), Arc::new(())).unwrap();
     let mut settings = Settings { prometheus: Some(prometheus), ..settings() };
     let hosts = ["127.0.0.1", "::ffff:127.0.0.1", "alias.test", "prometheus.test"];
     settings.policy.hosts = hosts.map(str::to_owned).to_vec();
     settings.policy.addresses.push([127, 0, 0, 9].into());
-    if restriction == "label" {
-        settings.namespace_label = Some("namespace".to_owned());
+    if let Some(namespace) = permitted_namespace {
+        settings.permissions = [("prometheus".to_owned(), [namespace.to_owned()].into())].into();
     } else {
-        settings.permissions = [("prometheus".to_owned(), [restriction.to_owned()].into())].into();
+        settings.namespace_label = Some("namespace".to_owned());
     }
     settings
 }
@@ -50,7 +49,7 @@ fn plan_with_url(kind: &str, url: &str) -> CollectorPlan {
 #[rstest]
 #[tokio::test]
 async fn url_of_a_restricted_server_is_refused(
-    #[values("label", "bank")] restriction: &str,
+    #[values(None, Some("bank"))] permitted_namespace: Option<&str>,
     #[values("prometheus", "json-path", "influxdb")] kind: &str,
     #[values(
         "http://127.0.0.1:PORT",
@@ -61,8 +60,8 @@ async fn url_of_a_restricted_server_is_refused(
     url: &str,
 ) {
     let server = Server::start(|_| ok(RESPONSE)).await;
-    let url = url.replace("PORT", &server.address.port().to_string());
-    let clients = clients(restricted(&server, restriction), names());
+    let url = url.replace("PORT", &server.port());
+    let clients = clients(restricted(&server, permitted_namespace), names());
     let refused = fetch_with(&clients, &plan_with_url(kind, &url)).await.unwrap_err();
     assert!(is_refused(&refused), "{refused:?}");
     assert_eq!(server.max_open(), 0);
@@ -73,7 +72,7 @@ async fn redirection_to_a_restricted_server_is_refused() {
     let server = Server::start(|_| ok(RESPONSE)).await;
     let location = server.url("/api/v1/query?query=up");
     let tenant = Server::start(move |_| redirect(&location)).await;
-    let clients = clients(restricted(&server, "bank"), names());
+    let clients = clients(restricted(&server, Some("bank")), names());
     let plan = plan_with_url("json-path", &tenant.url(""));
     let error = error(fetch_with(&clients, &plan).await);
     assert!(error.ends_with("the redirection has a refused destination"), "{error}");
@@ -84,9 +83,9 @@ async fn redirection_to_a_restricted_server_is_refused() {
 async fn pod_with_the_address_of_a_restricted_server_is_not_read() {
     let server = Server::start(|_| ok(RESPONSE)).await;
     let objects = with_pods(&[pod("a", "127.0.0.1")]);
-    let clients = Clients::new(restricted(&server, "bank"), Arc::new(objects)).unwrap();
+    let clients = Clients::new(restricted(&server, Some("bank")), Arc::new(objects)).unwrap();
     let clients = clients.map_http(|http| http.with_resolver(Arc::new(names())));
-    let port = server.address.port().to_string();
+    let port = server.port();
     let refused = fetch_with(&clients, &pod_plan(&[("json-key", "$.v"), ("port", &port)])).await;
     let refused = refused.unwrap_err();
     assert!(is_refused(&refused), "{refused:?}");
@@ -99,7 +98,7 @@ async fn url_of_a_server_is_read_with_its_permission(
     #[values("prometheus", "json-path")] kind: &str,
 ) {
     let server = Server::start(|_| ok(RESPONSE)).await;
-    let clients = clients(restricted(&server, "shop"), names());
+    let clients = clients(restricted(&server, Some("shop")), names());
     assert_eq!(milli(fetch_with(&clients, &plan_with_url(kind, &server.url(""))).await), 1000);
 }
 
@@ -119,10 +118,10 @@ async fn permission_for_a_service_covers_its_url() {
 }
 
 #[tokio::test]
-async fn unresolved_server_closes_its_port_only() {
+async fn unresolved_restricted_server_blocks_only_urls_with_its_port() {
     let [server, other] =
         [Server::start(|_| ok(RESPONSE)).await, Server::start(|_| ok(RESPONSE)).await];
-    let clients = clients(restricted(&server, "bank"), Names::default());
+    let clients = clients(restricted(&server, Some("bank")), Names::default());
     let refused = fetch_with(&clients, &plan_with_url("json-path", &server.url(""))).await;
     let refused = refused.unwrap_err();
     assert!(is_refused(&refused), "{refused:?}");

@@ -1,11 +1,8 @@
 //! Tenants see errors in conditions and events, so errors must not reveal the data in responses.
 
-use std::path::Path;
-
-use hpa_prometheus::client::{Client, Settings as ServerSettings};
 use rstest::rstest;
 
-use super::{tls::generate_ca, *};
+use super::{tls::new_ca_file, *};
 
 const SECRET: &str = "hunter2";
 
@@ -51,20 +48,6 @@ fn replies() -> Vec<Reply> {
     replies
 }
 
-/// Without the CA file, each client of Prometheus would load the CAs of the system. That takes a
-/// tenth of a second in a debug build.
-fn operator(url: &str, ca_file: &Path) -> Settings {
-    let server = ServerSettings {
-        ca_file: Some(ca_file.to_owned()),
-        ..ServerSettings::new("p", url).unwrap()
-    };
-    Settings {
-        services: services(url),
-        prometheus: Some(Client::new(server, Arc::new(())).unwrap()),
-        ..settings()
-    }
-}
-
 #[rstest]
 #[case::key("json-path", &[("endpoint", "URL"), ("json-key", "$.v")])]
 #[case::expression("json-path", &[("endpoint", "URL"), ("json-eval", "$.v + 1")])]
@@ -82,22 +65,14 @@ fn operator(url: &str, ca_file: &Path) -> Settings {
     ("owning-application", "o"), ("event-types", "a"), ("consumer-group", "g")])]
 #[tokio::test]
 async fn error_has_no_text_of_the_response(#[case] kind: &str, #[case] values: &[(&str, &str)]) {
-    let ca_file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(ca_file.path(), generate_ca().pem()).unwrap();
+    let ca_file = new_ca_file();
     for reply in replies() {
-        let response = match &reply {
-            Reply::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            _ => String::new(),
-        };
+        let (Reply::Bytes(bytes) | Reply::Stall(bytes) | Reply::Flood(bytes)) = &reply;
+        let response = String::from_utf8_lossy(bytes).into_owned();
         let server = Server::start(move |_| reply.clone()).await;
         let url = server.url("");
-        let values: Vec<_> =
-            values.iter().map(|(key, value)| (*key, value.replace("URL", &url))).collect();
-        let values: Vec<_> = values.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        let settings = operator(&url, ca_file.path());
-        let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
-        let clients = with_aws(clients, url);
-        if let Err(error) = fetch_with(&clients, &external(kind, &values)).await {
+        let clients = operator_clients(&url, ca_file.path(), FakeCluster::default());
+        if let Err(error) = fetch_with(&clients, &external_at(&url, kind, values)).await {
             let text = hpa_metrics::describe(&error);
             assert!(!text.contains(SECRET), "{text}\n{response}");
         }

@@ -18,8 +18,7 @@ fn service(name: &'static str, endpoint: String) -> Settings {
 }
 
 fn influx(server: &Server) -> Settings {
-    let address = server.url("/influx/");
-    service("influxdb", address)
+    service("influxdb", server.url("/influx/"))
 }
 
 fn flux(values: &[(&str, &str)]) -> CollectorPlan {
@@ -126,12 +125,16 @@ async fn last_value_of_a_zmon_check_has_its_own_time() {
     assert_eq!(json_body(&request), expected);
 }
 
+/// A response of ZMON with the value 1 at a time relative to [`now`].
+fn zmon_reply(seconds_ahead: i64) -> Reply {
+    let time = (now().as_second() + seconds_ahead) * 1000;
+    ok(&format!(r#"{{"queries":[{{"results":[{{"values":[[{time},1]]}}]}}]}}"#))
+}
+
 /// The last value is 11 minutes old. The default duration is 10 minutes.
 #[tokio::test]
 async fn zmon_value_older_than_the_duration_is_missing() {
-    let time = (now().as_second() - 660) * 1000;
-    let body = format!(r#"{{"queries":[{{"results":[{{"values":[[{time},1]]}}]}}]}}"#);
-    let server = Server::start(move |_| ok(&body)).await;
+    let server = Server::start(|_| zmon_reply(-11 * 60)).await;
     let plan = external("zmon", &[("check-id", "1")]);
     let values = fetch(zmon(&server), FakeCluster::default(), &plan).await.unwrap();
     assert!(values.samples.is_empty());
@@ -144,9 +147,7 @@ async fn zmon_value_older_than_the_duration_is_missing() {
 async fn zmon_value_with_a_time_far_ahead_is_an_error() {
     let plan = external("zmon", &[("check-id", "1")]);
     let read = async |seconds_ahead: i64, compat: Compat| {
-        let time = (now().as_second() + seconds_ahead) * 1000;
-        let body = format!(r#"{{"queries":[{{"results":[{{"values":[[{time},1]]}}]}}]}}"#);
-        let server = Server::start(move |_| ok(&body)).await;
+        let server = Server::start(move |_| zmon_reply(seconds_ahead)).await;
         let settings = Settings { compat, ..zmon(&server) };
         fetch(settings, FakeCluster::default(), &plan).await
     };
@@ -169,9 +170,7 @@ async fn zmon_value_may_be_as_old_as_the_rounded_duration(
     #[case] minutes: i64,
     #[case] is_used: bool,
 ) {
-    let time = (now().as_second() - minutes * 60 - 5) * 1000;
-    let body = format!(r#"{{"queries":[{{"results":[{{"values":[[{time},1]]}}]}}]}}"#);
-    let server = Server::start(move |_| ok(&body)).await;
+    let server = Server::start(move |_| zmon_reply(-minutes * 60 - 5)).await;
     let values = [("check-id", "1"), ("duration", duration), ("aggregators", "avg")];
     let plan = external("zmon", &values);
     let values = fetch(zmon(&server), FakeCluster::default(), &plan).await.unwrap();
@@ -246,20 +245,24 @@ async fn nakadi_partitions_of_all_subscriptions_are_aggregated(
     #[case] expected: i64,
 ) {
     let server = Server::start(nakadi_reply).await;
-    let plan = external(
-        "nakadi",
-        &[
-            ("metric-type", metric_type),
-            ("owning-application", "o"),
-            ("event-types", "a, b"),
-            ("consumer-group", "g"),
-        ],
-    );
+    let plan = selected_subscriptions(metric_type, "a, b");
     assert_eq!(milli(fetch(nakadi(&server), FakeCluster::default(), &plan).await), expected);
     assert!(
         server.requests().iter().all(|request| request.contains("authorization: Bearer t0k\r\n"))
     );
     assert_eq!(server.requests().len(), 5);
+}
+
+fn selected_subscriptions(metric_type: &str, event_types: &str) -> CollectorPlan {
+    external(
+        "nakadi",
+        &[
+            ("metric-type", metric_type),
+            ("owning-application", "o"),
+            ("event-types", event_types),
+            ("consumer-group", "g"),
+        ],
+    )
 }
 
 fn subscription(id: &str) -> CollectorPlan {
@@ -278,7 +281,7 @@ async fn nakadi_subscription_is_read_by_its_id() {
     assert_eq!(server.requests().len(), 2);
 }
 
-/// The reference reads a missing number as 0, and an autoscaler may then scale down.
+/// kube-metrics-adapter reads a missing number as 0, and an autoscaler may then scale down.
 #[rstest]
 #[case::one_partition_without_lag(
     r#"{"items":[{"partitions":[{"consumer_lag_seconds":7},{}]}]}"#,
@@ -306,7 +309,7 @@ async fn missing_number_of_nakadi_is_an_error_unless_compatible(
 #[case::server_error("HTTP/1.1 503 X\r\ncontent-length: 0\r\n\r\n", 3)]
 #[case::too_many("HTTP/1.1 429 X\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n", 3)]
 #[case::too_many_without_time("HTTP/1.1 429 X\r\ncontent-length: 0\r\n\r\n", 3)]
-#[case::too_many_with_a_date("HTTP/1.1 429 X\r\nretry-after: soon\r\ncontent-length: 0\r\n\r\n", 1)]
+#[case::too_many_bad_time("HTTP/1.1 429 X\r\nretry-after: soon\r\ncontent-length: 0\r\n\r\n", 1)]
 #[case::forbidden("HTTP/1.1 403 X\r\ncontent-length: 0\r\n\r\n", 1)]
 #[case::closed("", 3)]
 #[tokio::test]
@@ -319,25 +322,13 @@ async fn nakadi_request_is_retried_unless_the_error_is_permanent(
     assert_eq!(server.requests().len(), requests);
 }
 
-fn selected_subscriptions() -> CollectorPlan {
-    external(
-        "nakadi",
-        &[
-            ("metric-type", "unconsumed-events"),
-            ("owning-application", "o"),
-            ("event-types", "a"),
-            ("consumer-group", "g"),
-        ],
-    )
-}
-
 #[rstest]
 #[case::path(r#"{"items":[{"id":"../secret"}]}"#)]
 #[case::empty(r#"{"items":[{"id":""}]}"#)]
 #[tokio::test]
 async fn invalid_id_in_a_nakadi_response_is_an_error_without_the_id(#[case] body: &'static str) {
     let server = Server::start(move |_| ok(body)).await;
-    let plan = selected_subscriptions();
+    let plan = selected_subscriptions("unconsumed-events", "a");
     let error = error(fetch(nakadi(&server), FakeCluster::default(), &plan).await);
     assert!(error.ends_with("the ID of a subscription is invalid"), "{error}");
     assert_eq!(server.requests().len(), 1);
@@ -364,13 +355,17 @@ async fn next_page_of_nakadi_must_be_on_the_same_server() {
     let href = other.url("/subscriptions?page=2");
     let page = format!(r#"{{"items":[],"_links":{{"next":{{"href":"{href}"}}}}}}"#);
     let server = Server::start(move |_| ok(&page)).await;
-    let plan = selected_subscriptions();
+    let plan = selected_subscriptions("unconsumed-events", "a");
     let error = error(fetch(nakadi(&server), FakeCluster::default(), &plan).await);
     assert!(error.ends_with("the next page is on another server"), "{error}");
     assert!(other.requests().is_empty());
 }
 
 #[rstest]
+#[case::prometheus(
+    external("prometheus", &[("query", "up")]),
+    "a Prometheus server is not configured"
+)]
 #[case::influx(flux(&[]), "InfluxDB is not configured")]
 #[case::zmon(external("zmon", &[("check-id", "1")]), "ZMON is not configured")]
 #[case::nakadi(subscription("s1"), "Nakadi is not configured")]

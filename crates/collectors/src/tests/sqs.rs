@@ -137,12 +137,21 @@ async fn credentials_of_a_role_are_used_until_they_expire(
     assert!(sent_token, "{:?}", server.requests());
 }
 
+#[rstest]
+#[case::none(("AWS_EC2_METADATA_DISABLED", "true"), "a credential for AWS is not configured")]
+#[case::other_case(("AWS_EC2_METADATA_DISABLED", "True"), "a credential for AWS is not configured")]
+#[case::invalid_url(
+    ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "ftp://a.org/"),
+    "the endpoint URL of the AWS service for credentials is invalid"
+)]
 #[tokio::test]
-async fn without_credentials_the_queue_is_not_configured() {
+async fn missing_source_of_credentials_or_its_invalid_url_is_an_error(
+    #[case] variable: (&str, &str),
+    #[case] expected: &str,
+) {
     let server = Server::start(aws_reply).await;
-    let clients = clients(&server.url("/"), &[("AWS_EC2_METADATA_DISABLED", "true")]);
-    let error = error(fetch_with(&clients, &queue(&[])).await);
-    assert_eq!(error, "a credential for AWS is not configured");
+    let clients = clients(&server.url("/"), &[variable]);
+    assert_eq!(error(fetch_with(&clients, &queue(&[])).await), expected);
 }
 
 #[rstest]
@@ -185,7 +194,7 @@ async fn attribute_that_is_no_number_of_messages_is_an_error(
 #[case::url("orders", 2000)]
 #[case::name(&"q".repeat(2000), 20)]
 #[tokio::test]
-async fn long_queue_url_is_refused_and_not_cached(#[case] name: &str, #[case] url_len: usize) {
+async fn long_name_or_url_is_refused_and_not_cached(#[case] name: &str, #[case] url_len: usize) {
     let url = "u".repeat(url_len);
     let attributes = r#"{"ApproximateNumberOfMessages": "7"}"#;
     let reply = ok(&format!(r#"{{"QueueUrl": "{url}", "Attributes": {attributes}}}"#));
@@ -193,7 +202,7 @@ async fn long_queue_url_is_refused_and_not_cached(#[case] name: &str, #[case] ur
     let clients = clients(&server.url("/"), &KEYS);
     let plan = external("sqs-queue-length", &[("queue-name", name), ("region", "eu-west-1")]);
     let error = error(fetch_with(&clients, &plan).await);
-    assert!(error.ends_with("the URL of the queue is longer than 1 KiB"), "{error}");
+    assert!(error.ends_with("the queue's name or URL is longer than 1 KiB"), "{error}");
     assert!(clients.queue_urls.lock().is_empty());
     assert_eq!(server.requests().len(), 1);
 }

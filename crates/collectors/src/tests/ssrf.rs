@@ -60,13 +60,13 @@ impl Victim {
         }
     }
 
-    fn port(&self) -> u16 {
-        self.0[0].address.port()
+    fn port(&self) -> String {
+        self.0[0].port()
     }
 
     /// Replaces `PORT` by the port.
     fn text(&self, text: &str) -> String {
-        text.replace("PORT", &self.port().to_string())
+        text.replace("PORT", &self.port())
     }
 
     fn connections(&self) -> usize {
@@ -164,9 +164,9 @@ async fn url_of_a_tenant_reaches_no_local_address(#[case] url: &str) {
     let policy = Policy { addresses: vec!["127.0.0.2".parse().unwrap()], ..Policy::default() };
     let clients = clients(Settings { policy, ..Settings::default() }, names);
     let url = victim.text(url);
-    let fetched = fetch_with(&clients, &unchecked_plan(&url)).await.unwrap_err();
-    let is_malformed = matches!(fetched, FetchError::Setting { .. });
-    assert!(is_refused(&fetched) || is_malformed, "{url}: {fetched:?}");
+    let error = fetch_with(&clients, &unchecked_plan(&url)).await.unwrap_err();
+    let is_malformed = matches!(error, FetchError::Setting { .. });
+    assert!(is_refused(&error) || is_malformed, "{url}: {error:?}");
     assert_eq!(victim.connections(), 0, "{url}");
 }
 
@@ -215,7 +215,7 @@ async fn hosts_that_are_not_listed_are_refused(#[case] url: &str) {
     // The same holds after a redirection.
     let location = victim.text(url);
     let server = Server::start(move |_| redirect(&location)).await;
-    let listed = format!("http://listed.test:{}/", server.address.port());
+    let listed = format!("http://listed.test:{}/", server.port());
     fetch_with(&clients, &unchecked_plan(&listed)).await.unwrap_err();
     assert_eq!((server.requests().len(), victim.connections()), (1, 0));
 }
@@ -249,13 +249,10 @@ async fn each_collector_with_a_url_is_checked(
     #[values("http://127.0.0.1:PORT", "http://four.test:PORT")] url: &str,
 ) {
     let victim = Victim::start().await;
-    let url = victim.text(url);
-    let values: Vec<_> =
-        values.iter().map(|(key, value)| (*key, value.replace("URL", &url))).collect();
-    let values: Vec<_> = values.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let plan = external_at(&victim.text(url), kind, values);
     let names = Names::default().with("four.test", &[&["127.0.0.1"]]);
     let clients = clients(Settings::default(), names);
-    let refused = fetch_with(&clients, &external(kind, &values)).await.unwrap_err();
+    let refused = fetch_with(&clients, &plan).await.unwrap_err();
     assert!(is_refused(&refused), "{refused:?}");
     assert_eq!(victim.connections(), 0);
 }
@@ -269,7 +266,7 @@ async fn pod_cannot_redirect_to_another_host(#[case] location: &str) {
     let victim = Victim::start().await;
     let location = victim.text(location);
     let server = Server::start_on("127.0.0.2:0", None, move |_| redirect(&location)).await;
-    let plan = pod_plan(&[("json-key", "$"), ("port", &server.address.port().to_string())]);
+    let plan = pod_plan(&[("json-key", "$"), ("port", &server.port())]);
     // Both addresses are permitted.
     let mut settings = settings();
     settings.policy.addresses.push("127.0.0.2".parse().unwrap());
@@ -291,7 +288,7 @@ async fn url_of_a_tenant_does_not_use_the_proxy() {
     let clients = clients(settings, names).map_http(|http| {
         http.with_environment(move |name| (name == "HTTP_PROXY").then(|| url.clone()))
     });
-    let plan = unchecked_plan(&format!("http://a.test:{}/", server.address.port()));
+    let plan = unchecked_plan(&format!("http://a.test:{}/", server.port()));
     assert_eq!(milli(fetch_with(&clients, &plan).await), 2000);
     assert!(proxy.requests().is_empty());
 }

@@ -7,12 +7,19 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::*;
 
-pub(super) type Ca = CertifiedIssuer<'static, KeyPair>;
+type Ca = CertifiedIssuer<'static, KeyPair>;
 
-pub(super) fn generate_ca() -> Ca {
+fn generate_ca() -> Ca {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// A file with the certificate of a new CA.
+pub(super) fn new_ca_file() -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), generate_ca().pem()).unwrap();
+    file
 }
 
 fn server_config(ca: &Ca, name: &str) -> ServerConfig {
@@ -31,8 +38,7 @@ async fn start_server(ca: &Ca, name: &str) -> Server {
 }
 
 fn pod_over_https(server: &Server) -> (FakeCluster, CollectorPlan) {
-    let port = server.address.port().to_string();
-    let plan = pod_plan(&[("json-key", "$.v"), ("scheme", "https"), ("port", &port)]);
+    let plan = pod_plan(&[("json-key", "$.v"), ("scheme", "https"), ("port", &server.port())]);
     (with_pods(&[pod("a", "127.0.0.1")]), plan)
 }
 

@@ -13,8 +13,8 @@ use std::{hash::Hash, sync::Arc};
 use hashbrown::Equivalent;
 
 pub use hpas::{
-    Autoscaler, Autoscalers, Change, DecisionSample, ErrorClass, FailureChange,
-    MIN_OVERWRITTEN_SCALINGS, Origin, is_current_overwritten_report,
+    Autoscaler, Autoscalers, Change, DecisionSample, ErrorClass, FailureChange, Origin,
+    overwritten_by_event,
 };
 pub(crate) use hpas::{
     DecisionRun, Decisions, MetricProposal, NextDue, PeerWrite, ReconcileDetail, desired_state_eq,

@@ -198,6 +198,7 @@ impl WatchAges {
     pub fn errors(&self) -> BTreeMap<String, String> {
         let watches = self.watches.lock();
         let errors = watches.iter().filter_map(|(resource, watch)| {
+            // While nothing is watched, there is no current error.
             watch.displayed_age()?;
             Some((resource.clone(), watch.error.lock().clone()?))
         });
@@ -211,17 +212,13 @@ impl WatchAges {
         }
     }
 
-    /// Compares the resource version in a response with `known`, a version of the same resource
-    /// when the request was sent. A lower one proves that the API server was rewound: its storage
-    /// was restored to an earlier state, and it reuses resource versions. Watches that resume at a
-    /// version from before the rewind would miss changes, so the informers relist.
-    pub(crate) fn compare_versions(
-        &self,
-        resource: &str,
-        known: &str,
-        response: &str,
-        sent: Instant,
-    ) {
+    /// Makes the informers relist if the API server was rewound: its storage was restored to an
+    /// earlier state, and it reuses resource versions. Watches that resume at a version from before
+    /// the rewind would miss changes.
+    ///
+    /// A rewind is proven if the resource version in a response is lower than `known`, a version of
+    /// the same resource when the request was sent.
+    pub(crate) fn detect_rewind(&self, resource: &str, known: &str, response: &str, sent: Instant) {
         if !is_newer(known, response) {
             return;
         }

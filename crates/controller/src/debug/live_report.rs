@@ -8,26 +8,11 @@ use hpa_calc::{
     report::{FAILS_ELSEWHERE, about_missing_right},
 };
 
+use super::schema::Decision;
 use crate::forecast::ForecastView;
 
 /// The doubt about a report that has the sentence of the controller's last decision.
 const OTHER_INPUTS: &str = "the controller made its last decision on other inputs";
-
-/// The last decision of the controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastDecision {
-    /// The decision in a clause, such as `stays at 4: cpu is at 60%`.
-    pub clause: String,
-    /// The reason why the controller could not decide, or could not write the scale.
-    pub failure: Option<String>,
-}
-
-impl LastDecision {
-    /// The reason why the controller could not decide. `None` if it only could not write the scale.
-    fn failure_to_decide(&self) -> Option<&str> {
-        self.failure.as_deref().filter(|failure| !is_failed_write(failure))
-    }
-}
 
 /// A decision of the controller to stay at the replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +29,8 @@ impl StayDecision {
                               HPAControllerWatchStale in docs/alerts.md has the causes, such as a \
                               missing right to watch pods.";
 
-    /// A doubt if these inputs scale the same replicas with other pods than the controller counted.
-    /// The controller may not have seen the newest pods.
+    /// A doubt if a decision on these inputs scales from the same replicas, and counts other pods
+    /// than the controller did. The controller may not have seen the newest pods.
     pub fn doubt(&self, inputs: &Inputs) -> Option<String> {
         let decision = inputs.decide();
         let explanation = decision.explanation();
@@ -114,7 +99,7 @@ pub fn fill_readings(
 ///
 /// [`AutoscalerDetail::decision_in_effect`]: super::AutoscalerDetail::decision_in_effect
 /// [`AutoscalerDetail::last_errors`]: super::AutoscalerDetail::last_errors
-pub fn replace_sentence(report: &mut Report, decision: &LastDecision, errors: &[Option<String>]) {
+pub fn replace_sentence(report: &mut Report, decision: &Decision, errors: &[Option<String>]) {
     let Some(sentence) = sentence_of_controller(report, decision, errors) else {
         add_failed_write(report, decision);
         return;
@@ -122,7 +107,7 @@ pub fn replace_sentence(report: &mut Report, decision: &LastDecision, errors: &[
     report.sentence = one_line(&sentence).into_owned();
     report.doubt.get_or_insert_with(|| OTHER_INPUTS.to_owned());
     // The report already has the advice about a failed write, from the status.
-    if let Some(failure) = decision.failure_to_decide() {
+    if let Some(failure) = failure_to_decide(decision) {
         // Nothing scales before the controller can decide again.
         report.discard_consequences();
         let cause = one_line(cause(failure));
@@ -134,10 +119,10 @@ pub fn replace_sentence(report: &mut Report, decision: &LastDecision, errors: &[
 
 /// Adds the failure of the last write of the scale to the sentence, unless the sentence already has
 /// it from the status. A report writes no scale, so its decision may succeed.
-fn add_failed_write(report: &mut Report, decision: &LastDecision) {
+fn add_failed_write(report: &mut Report, decision: &Decision) {
     let is_missing =
         report.scale_to.is_some() && !report.sentence.contains("could not write the scale");
-    let failure = decision.failure.as_deref().filter(|failure| is_failed_write(failure));
+    let failure = decision.failure().filter(|failure| is_failed_write(failure));
     if let Some(failure) = failure.filter(|_| is_missing) {
         let doubt = format!("the controller could not write the scale: {}", cause(failure));
         let doubt = one_line(&doubt).into_owned();
@@ -147,7 +132,13 @@ fn add_failed_write(report: &mut Report, decision: &LastDecision) {
     }
 }
 
-/// Whether the controller decided, but could not write the scale.
+/// The reason why the controller could not decide. `None` if it only could not write the scale.
+fn failure_to_decide(decision: &Decision) -> Option<&str> {
+    decision.failure().filter(|failure| !is_failed_write(failure))
+}
+
+/// Whether the controller decided, but could not write the scale: the failure is the text of a
+/// [`ReconcileError::Rescale`](hpa_calc::ReconcileError::Rescale).
 fn is_failed_write(failure: &str) -> bool {
     failure.starts_with("failed to rescale ")
 }
@@ -168,10 +159,10 @@ fn advice_about_failure(failure: &str) -> String {
 /// The sentence of [`replace_sentence`]. `None` if the controller may decide as the report does.
 fn sentence_of_controller(
     report: &Report,
-    decision: &LastDecision,
+    decision: &Decision,
     errors: &[Option<String>],
 ) -> Option<String> {
-    // Without errors, the controller evaluated no metrics, for example because of the bounds.
+    // If `errors` is empty, the controller evaluated no metrics, for example because of the bounds.
     let has_failed = |index: usize| errors.get(index).map_or(!errors.is_empty(), Option::is_some);
     let unread = report.metrics.iter().filter(|metric| {
         metric.explanation.failure == Some(MetricFailure::Fetch) && !has_failed(metric.index)
@@ -180,7 +171,7 @@ fn sentence_of_controller(
     let difference = if !names.is_empty() {
         format!("{} can't be read here", names.join(" and "))
     } else if report.desired_replicas.is_some()
-        && decision.failure_to_decide().is_some()
+        && failure_to_decide(decision).is_some()
         && !fails_alike(report, errors)
     {
         "this doesn't fail here".to_owned()
@@ -203,14 +194,15 @@ fn fails_alike(report: &Report, errors: &[Option<String>]) -> bool {
     failed.peek().is_some() && failed.all(failed_here)
 }
 
-/// The clause of a decision, in the past tense if the target already has the replicas.
-fn clause_of_controller(decision: &LastDecision, current_replicas: Option<i32>) -> String {
-    let clause = &decision.clause;
-    let action = clause.split_once(": ").map_or(&**clause, |(action, _)| action);
-    let is_done = current_replicas.is_some_and(|now| action.ends_with(&format!(" to {now}")));
-    match clause.strip_prefix("scales from ") {
-        Some(rest) if is_done => format!("scaled from {rest}"),
-        _ => clause.clone(),
+/// The decision in a clause such as `stays at 4: cpu is at 60%`, in the past tense if the target
+/// already has the replicas.
+fn clause_of_controller(decision: &Decision, current_replicas: Option<i32>) -> String {
+    let sentence = &decision.sentence;
+    match (decision.current_replicas, decision.scaled_to) {
+        (Some(from), Some(to)) if current_replicas == Some(to) => {
+            format!("scaled from {from} to {to}: {sentence}")
+        }
+        _ => format!("{}: {sentence}", decision.action()),
     }
 }
 
@@ -252,6 +244,18 @@ mod tests {
         }
     }
 
+    fn external_metric(name: &str) -> Value {
+        serde_json::json!({ "type": "External", "external": {
+            "metric": { "name": name },
+            "target": { "type": "AverageValue", "averageValue": "10" },
+        } })
+    }
+
+    /// The decision of a reconcile that failed at 4 replicas.
+    fn failed(sentence: String) -> Decision {
+        Decision { current_replicas: Some(4), sentence, ..Decision::default() }
+    }
+
     #[test]
     fn decision_of_the_controller_names_the_metrics_that_only_it_could_read() {
         let jobs = serde_json::json!({ "type": "Pods", "pods": {
@@ -261,43 +265,44 @@ mod tests {
         let mut readings = Readings::new();
         readings.insert(0, Err(ReadError::fetch(MetricsApi::Custom, "unknown")));
         let report = inputs(&[jobs], readings).report();
-        let decision = |clause: &str| LastDecision { clause: clause.to_owned(), failure: None };
-        let sentence = |clause, errors: &[Option<String>]| {
-            sentence_of_controller(&report, &decision(clause), errors)
+        let decision = |current: i32, desired: i32, sentence: &str| Decision {
+            current_replicas: Some(current),
+            desired_replicas: Some(desired),
+            scaled_to: (current != desired).then_some(desired),
+            sentence: sentence.to_owned(),
+            ..Decision::default()
         };
-        let by_metric = "stays at 4: jobs is at 9";
+        let sentence = |decision: &Decision, errors: &[Option<String>]| {
+            sentence_of_controller(&report, decision, errors)
+        };
+        let by_metric = decision(4, 4, "jobs is at 9");
         let expected =
             "stays at 4: jobs is at 9, as the controller decided last; jobs can't be read here";
-        assert_eq!(sentence(by_metric, &[None]).as_deref(), Some(expected));
-        assert_eq!(sentence(by_metric, &[Some("unknown".to_owned())]), None);
+        assert_eq!(sentence(&by_metric, &[None]).as_deref(), Some(expected));
+        assert_eq!(sentence(&by_metric, &[Some("unknown".to_owned())]), None);
         // The bounds decided, so the controller evaluated no metric. The target has 4 replicas, not
         // yet 5.
         let expected = "scaled from 2 to 4: minReplicas is 4, as the controller decided last; jobs \
                         can't be read here";
-        let by_bounds = sentence("scales from 2 to 4: minReplicas is 4", &[]);
+        let by_bounds = sentence(&decision(2, 4, "minReplicas is 4"), &[]);
         assert_eq!(by_bounds.as_deref(), Some(expected));
-        let ongoing = sentence("scales from 4 to 5: minReplicas is 5", &[]);
+        let ongoing = sentence(&decision(4, 5, "minReplicas is 5"), &[]);
         assert!(ongoing.is_some_and(|ongoing| ongoing.starts_with("scales from 4 to 5: ")));
     }
 
     /// The fallback becomes active with the next reading.
     #[test]
     fn failure_that_also_occurs_here_does_not_replace_the_decision() {
-        let jobs = serde_json::json!({ "type": "External", "external": {
-            "metric": { "name": "jobs" },
-            "target": { "type": "AverageValue", "averageValue": "10" },
-        } });
         let mut readings = Readings::new();
         readings.insert(0, Err(ReadError::fetch(MetricsApi::External, "down")));
-        let mut inputs = inputs(&[jobs], readings);
+        let mut inputs = inputs(&[external_metric("jobs")], readings);
         let fallback = serde_json::json!({ "replicas": 5, "failureDurationSeconds": 0 });
         let mut settings = MetricSettings::default();
         settings.fallback = serde_json::from_value(fallback).expect("a fallback");
         inputs.settings.metrics = Some([settings].into());
         inputs.history = Some(History::default());
         let mut report = inputs.report();
-        let failure = Some("invalid metrics (1 invalid out of 1): down".to_owned());
-        let decision = LastDecision { clause: "stays at 4: down".to_owned(), failure };
+        let decision = failed("invalid metrics (1 invalid out of 1): down".to_owned());
         replace_sentence(&mut report, &decision, &[Some("down".to_owned())]);
         assert!(report.sentence.starts_with("scales from 4 to 5: "), "{}", report.sentence);
         assert_eq!(report.doubt, None);
@@ -307,12 +312,9 @@ mod tests {
     #[case::only_in_the_record(false)]
     #[case::in_the_status(true)]
     fn failed_write_of_the_controller_is_in_the_first_line(#[case] is_stored: bool) {
-        let jobs = serde_json::json!({ "type": "External", "external": {
-            "metric": { "name": "jobs" },
-            "target": { "type": "AverageValue", "averageValue": "10" },
-        } });
         let reading = Reading::External(vec![MilliValue::from_milli(90_000)].into());
-        let mut inputs = inputs(&[jobs], [(0, Ok(reading))].into_iter().collect());
+        let readings = [(0, Ok(reading))].into_iter().collect();
+        let mut inputs = inputs(&[external_metric("jobs")], readings);
         inputs.history = Some(History::default());
         if is_stored {
             let able = serde_json::json!([{
@@ -321,12 +323,10 @@ mod tests {
             }]);
             inputs.hpa.status.conditions = serde_json::from_value(able).expect("conditions");
         }
-        let (reference, message) = ("Deployment/shop/web".to_owned(), "denied".to_owned());
-        let error = hpa_calc::ReconcileError::Rescale { reference, message }.to_string();
-        let clause = format!("stays at 4: {error}");
-        let decision = LastDecision { clause, failure: Some(error) };
+        let (target, message) = ("Deployment/shop/web".to_owned(), "denied".to_owned());
+        let error = hpa_calc::ReconcileError::Rescale { target, message };
         let mut report = inputs.report();
-        replace_sentence(&mut report, &decision, &[None]);
+        replace_sentence(&mut report, &failed(error.to_string()), &[None]);
         let sentence = &report.sentence;
         assert!(sentence.starts_with("would scale from 4 to 5: jobs is at "), "{sentence}");
         let failure = "; the controller could not write the scale: denied";
@@ -335,7 +335,7 @@ mod tests {
         assert!(!report.to_string().contains("doesn't fail here"), "{report}");
     }
 
-    /// The controller read 70, in the second metric 9.
+    /// The controller read 70 for the first metric and 9 for the second one.
     #[rstest]
     #[case::differs(true, Some(&[200, 70][..]), true)]
     #[case::of_an_old_reconcile(false, Some(&[200, 70][..]), false)]
@@ -347,11 +347,6 @@ mod tests {
         #[case] own: Option<&[i64]>,
         #[case] is_replaced: bool,
     ) {
-        let metric = |name: &str| {
-            serde_json::json!({ "type": "External", "external": {
-                "metric": { "name": name }, "target": { "type": "Value", "value": "10" },
-            } })
-        };
         let milli = |value: i64| MilliValue::from_milli(value * 1000);
         let mut readings = Readings::new();
         if let Some(own) = own {
@@ -359,7 +354,8 @@ mod tests {
             readings.insert(0, Ok(Reading::External(own.into())));
         }
         readings.insert(1, Ok(Reading::External(vec![milli(9)].into())));
-        let mut inputs = inputs(&[metric("jobs"), metric("same")], readings);
+        let metrics = ["jobs", "same"].map(external_metric);
+        let mut inputs = inputs(&metrics, readings);
         let values = [Some(milli(70)), Some(milli(9))];
         let filled = fill_readings(&mut inputs, &values, are_current, Vec::new());
         let expected: &[&str] = if is_replaced { &["jobs"] } else { &[] };

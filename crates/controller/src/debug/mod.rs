@@ -13,13 +13,12 @@ mod tests;
 mod view;
 
 pub use crate::cache::DecisionSample;
-pub use live_report::{
-    LastDecision, StayDecision, fill_forecasts, fill_readings, replace_sentence,
-};
+pub use live_report::{StayDecision, fill_forecasts, fill_readings, replace_sentence};
 pub use recorder::DecisionRecorder;
 pub use schema::{
-    AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, Decision, DecisionMemory,
-    DecisionSettings, FailedStatusWrites, QueueState, RefusedRulesFile, RunDocument, clock_lag,
+    AutoscalerActivity, AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus,
+    Decision, DecisionMemory, DecisionSettings, FailedStatusWrites, QueueState, RefusedRulesFile,
+    RunDocument, clock_lag,
 };
 pub use settings::{ActingController, effective_settings, settings_of_controller};
 pub use view::{DebugView, ListFilter};

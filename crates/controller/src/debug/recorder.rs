@@ -8,7 +8,7 @@ use std::{
 use hpa_calc::{
     Conclusion, Explanation, HorizontalPodAutoscaler, MilliValue, ReconcileError,
     api::MetricSpec,
-    explain::{MetricExplanation, Reason, one_line},
+    explain::{MetricExplanation, Reason, none_ready_text, one_line},
 };
 use serde::Serialize;
 
@@ -94,18 +94,20 @@ fn decision(hpa: &HorizontalPodAutoscaler, conclusion: &Conclusion) -> Decision 
         reason: reason_name(explanation.reason()),
         sentence: sentence(hpa, explanation),
         unschedulable_pods: explanation.unschedulable_pods,
+        unready_pods: explanation.unready_pods,
         error: error.as_ref().map(ToString::to_string),
     }
 }
 
 /// The decision in one sentence, with the metrics that failed while others decided and the pods
-/// that can't be scheduled.
+/// that can't be scheduled or are not ready.
 fn sentence(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> String {
     let sentence = explanation.sentence(hpa);
     let failures = explanation.failures(hpa).map(|failures| one_line(&failures).into_owned());
     let failures = failures.filter(|failures| !sentence.contains(failures));
     let unschedulable = explanation.unschedulable_pods.map(|pods| pods.to_string());
-    let clauses = [Some(sentence), failures, unschedulable].into_iter().flatten();
+    let unready = explanation.unready_pods.map(none_ready_text);
+    let clauses = [Some(sentence), failures, unschedulable, unready].into_iter().flatten();
     clauses.collect::<Vec<_>>().join("; ")
 }
 

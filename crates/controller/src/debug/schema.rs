@@ -13,7 +13,6 @@ mod autoscaler;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    time::Duration,
 };
 
 use hpa_calc::{
@@ -25,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(super) use self::autoscaler::is_recent;
-pub use self::autoscaler::{AutoscalerDetail, AutoscalerItem};
+pub use self::autoscaler::{AutoscalerActivity, AutoscalerDetail, AutoscalerItem};
 use crate::metrics::BuildInfo;
 
 /// The state of one instance.
@@ -228,7 +227,7 @@ pub struct RunDocument {
 }
 
 /// A decision, and whether it was carried out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
     /// The replicas of the scale. Absent if it could not be read.
@@ -243,12 +242,16 @@ pub struct Decision {
     /// The reason for the desired replicas, a [`Reason`](hpa_calc::explain::Reason).
     pub reason: String,
     /// The explanation in one sentence, with the metrics that failed and the pods that can't be
-    /// scheduled.
+    /// scheduled or are not ready.
     pub sentence: String,
     /// The pods that the scheduler can't place. Absent if there are none, and in documents of older
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unschedulable_pods: Option<UnschedulablePods>,
+    /// The number of pods if none of them is ready although one has had the time to start. Absent
+    /// otherwise, and in documents of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unready_pods: Option<usize>,
     /// The error of the reconcile, or of the metrics that failed.
     pub error: Option<String>,
 }
@@ -285,8 +288,7 @@ impl From<&Settings> for DecisionSettings {
 impl From<DecisionSettings> for Settings {
     fn from(settings: DecisionSettings) -> Self {
         let duration = |seconds: f64| {
-            let duration = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-            SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+            SignedDuration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(SignedDuration::MAX)
         };
         Self::default().with(|changed| {
             changed.tolerance = settings.tolerance;

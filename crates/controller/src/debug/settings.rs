@@ -2,8 +2,10 @@
 
 use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::SettingPolicy};
 
-/// The settings for decisions outside a controller. `controller` has the settings that the
-/// controller's debug API serves, if it does.
+use crate::k8s::StatusController;
+
+/// The settings for decisions outside a controller. `controller` has the settings from the
+/// controller's debug API, or is `None` if they were not read.
 ///
 /// If all flags have their defaults, the controller's settings are used, otherwise the flags, with
 /// two exceptions: schedules are exact if they are exact in either, because that is a property of
@@ -33,21 +35,32 @@ pub enum ActingController {
     /// replaced it.
     KubeControllerManager {
         /// Whether kube-controller-manager stored the status last.
-        is_built_in_writer: bool,
+        is_status_of_kube_controller_manager: bool,
     },
-    /// The other controller may have replaced the one that stored the status last, or both act: a
-    /// controller writes no status while nothing changes, and hpa-rs writes none in a dry run.
+    /// It is unknown which controller acts, or both do. The last writer of the status doesn't
+    /// decide it: a controller that changes nothing writes no status, and hpa-rs writes none in a
+    /// dry run.
     Unknown {
         /// Whether kube-controller-manager stored the status last.
-        is_built_in_writer: bool,
+        is_status_of_kube_controller_manager: bool,
     },
 }
 
 impl ActingController {
     /// Derives the controller from the writer of the last status. If that is
     /// kube-controller-manager, hpa-rs may be acting by now, so the result is [`Self::Unknown`].
-    pub fn of_status(is_built_in_writer: bool) -> Self {
-        if is_built_in_writer { Self::Unknown { is_built_in_writer: true } } else { Self::HpaRs }
+    /// `hpa_rs_answers` is whether a record or a debug API shows that hpa-rs acts.
+    pub fn of_status(writer: &StatusController, hpa_rs_answers: bool) -> Self {
+        if writer.is_kube_controller_manager() && !hpa_rs_answers {
+            Self::Unknown { is_status_of_kube_controller_manager: true }
+        } else {
+            Self::HpaRs
+        }
+    }
+
+    /// Whether only kube-controller-manager acts.
+    pub fn is_kube_controller_manager(self) -> bool {
+        matches!(self, Self::KubeControllerManager { .. })
     }
 }
 
@@ -64,17 +77,21 @@ pub fn settings_of_controller(
 ) -> Settings {
     let is_hpa_rs = controller == ActingController::HpaRs;
     let settings = settings.with(|settings| settings.strict_scale_to_zero = is_hpa_rs);
-    let for_built_in = |settings: Settings, is_built_in_writer: bool| {
+    let for_built_in = |settings: Settings, is_status_of_kube_controller_manager: bool| {
         let settings = settings.for_kube_controller_manager(hpa, policy);
-        if is_built_in_writer { settings } else { settings.with_status_of_hpa_rs() }
+        if is_status_of_kube_controller_manager {
+            settings
+        } else {
+            settings.with_status_of_hpa_rs()
+        }
     };
     match controller {
         ActingController::HpaRs => settings.for_autoscaler(hpa, policy).settings,
-        ActingController::KubeControllerManager { is_built_in_writer } => {
-            for_built_in(settings, is_built_in_writer)
+        ActingController::KubeControllerManager { is_status_of_kube_controller_manager } => {
+            for_built_in(settings, is_status_of_kube_controller_manager)
         }
-        ActingController::Unknown { is_built_in_writer } => {
-            for_built_in(settings, is_built_in_writer).with_unknown_controller()
+        ActingController::Unknown { is_status_of_kube_controller_manager } => {
+            for_built_in(settings, is_status_of_kube_controller_manager).with_unknown_controller()
         }
     }
 }

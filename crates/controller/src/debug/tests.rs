@@ -8,8 +8,9 @@ use std::{
 
 use hpa_calc::{
     Conclusion, Explanation, History, HorizontalPodAutoscaler, MilliValue, ReconcileError,
+    Settings,
     api::{HorizontalPodAutoscalerStatus, MetricSourceType, MetricSpec, ResourceMetricSource},
-    explain::{MetricExplanation, Summary, TargetValue},
+    explain::{MetricExplanation, MetricFailure, Summary, TargetValue, UnschedulablePods},
 };
 use hpa_lease::{Clock, Instants, SystemClock};
 use jiff::{SignedDuration, Timestamp};
@@ -45,11 +46,18 @@ impl Controller {
         Self { sources, telemetry, recorder, view }
     }
 
+    /// A controller with one autoscaler.
+    fn with_one() -> (HpaKey, Self) {
+        let key = HpaKey::new("shop", "web");
+        let controller = Self::new(std::slice::from_ref(&key), 1 << 20);
+        (key, controller)
+    }
+
     fn record(&self, key: &HpaKey, second: i64, conclusion: &Conclusion) {
         self.recorder.concluded(&ReconcileBeforeStatusWrite {
             key,
             hpa: &hpa(&key.to_string()),
-            settings: &hpa_calc::Settings::default(),
+            settings: &Settings::default(),
             conclusion,
             at: START + SignedDuration::from_secs(second),
             duration: Duration::ZERO,
@@ -68,7 +76,7 @@ fn view(
         recorder,
         clock,
         sync_period: Duration::from_secs(15),
-        decision_settings: hpa_calc::Settings::default(),
+        decision_settings: Settings::default(),
         dry_run: false,
         keep_history: true,
         refused_rules_file: Box::new(|| None),
@@ -100,9 +108,7 @@ impl Clock for LockProbe {
 
 #[tokio::test]
 async fn view_of_forecasts_is_computed_without_their_lock() {
-    let key = HpaKey::new("shop", "web");
-    let Controller { sources, telemetry, recorder, .. } =
-        Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let (key, Controller { sources, telemetry, recorder, .. }) = Controller::with_one();
     let autoscaler = sources.autoscalers.get(&key).unwrap();
     *autoscaler.forecasts.lock() = Some(Box::default());
     let probe = Arc::new(LockProbe { autoscaler, was_locked: AtomicBool::new(false) });
@@ -162,10 +168,8 @@ fn conclusion(current: i32, desired: i32, percent: i32) -> Conclusion {
 }
 
 fn failed_conclusion(message: &str) -> Conclusion {
-    let error = ReconcileError::ReadScale {
-        reference: "Deployment/shop/web".into(),
-        message: message.into(),
-    };
+    let error =
+        ReconcileError::ReadScale { target: "Deployment/shop/web".into(), message: message.into() };
     let explanation =
         Explanation { summary: Summary::Failed(error.to_string()), ..Explanation::default() };
     Conclusion { explanation, scaled_to: None, error: Some(error), ..conclusion(0, 0, 0) }
@@ -173,8 +177,7 @@ fn failed_conclusion(message: &str) -> Conclusion {
 
 #[test]
 fn detail_has_runs_samples_and_history() {
-    let key = HpaKey::new("shop", "web");
-    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let (key, controller) = Controller::with_one();
     controller.record(&key, 0, &conclusion(2, 2, 50));
     controller.record(&key, 15, &conclusion(2, 2, 52));
     controller.record(&key, 30, &conclusion(2, 4, 99));
@@ -199,10 +202,9 @@ fn detail_has_runs_samples_and_history() {
     let values: Vec<_> = detail.samples.iter().map(|sample| sample.values.clone()).collect();
     assert_eq!(values, [[Some(50)], [Some(52)], [Some(99)], [None]]);
     assert_eq!(detail.metric_names, ["cpu"]);
-    let failure = "failed to query scale subresource for Deployment/shop/web: gone".to_owned();
-    let clause = format!("can't decide: {failure}");
-    let decision = LastDecision { clause, failure: Some(failure) };
-    assert_eq!(detail.decision_in_effect(), Some(decision));
+    let decision = detail.decision_in_effect().unwrap();
+    let failure = "failed to query scale subresource for Deployment/shop/web: gone";
+    assert_eq!((&*decision.action(), decision.failure()), ("can't decide", Some(failure)));
     let json = serde_json::to_value(&detail).unwrap();
     let explanation = json.pointer("/runs/1/explanation/metrics/0/utilization");
     assert_eq!(explanation, Some(&99.into()));
@@ -214,8 +216,7 @@ fn detail_has_runs_samples_and_history() {
 
 #[test]
 fn scaling_that_could_not_be_written_is_no_decision_to_stay() {
-    let key = HpaKey::new("shop", "web");
-    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let (key, controller) = Controller::with_one();
     let stay = || controller.view.autoscaler(&key, None).unwrap().current_stay();
     controller.record(&key, 0, &conclusion(2, 2, 50));
     assert_eq!(stay().map(|stay| stay.replicas), Some(2));
@@ -225,8 +226,7 @@ fn scaling_that_could_not_be_written_is_no_decision_to_stay() {
 
 #[test]
 fn detail_since_a_time_has_the_run_of_that_time() {
-    let key = HpaKey::new("shop", "web");
-    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let (key, controller) = Controller::with_one();
     for (second, current) in [(0, 2), (15, 3), (30, 3), (45, 4)] {
         controller.record(&key, second, &conclusion(current, current, 50));
     }
@@ -239,12 +239,11 @@ fn detail_since_a_time_has_the_run_of_that_time() {
 
 #[test]
 fn errors_that_only_differ_in_metric_texts_are_one_run() {
-    let key = HpaKey::new("shop", "web");
-    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let (key, controller) = Controller::with_one();
     for (second, text) in [(0, "timeout after 10.001s"), (15, "timeout after 10.002s")] {
         let mut conclusion = conclusion(2, 2, 50);
         let metric = &mut conclusion.explanation.metrics[0];
-        metric.failure = Some(hpa_calc::explain::MetricFailure::Fetch);
+        metric.failure = Some(MetricFailure::Fetch);
         metric.error = Some(text.to_owned());
         conclusion.error = Some(ReconcileError::SomeMetrics(text.to_owned()));
         controller.record(&key, second, &conclusion);
@@ -260,8 +259,7 @@ fn errors_that_only_differ_in_metric_texts_are_one_run() {
 
 #[test]
 fn detail_has_the_last_errors_of_metrics() {
-    let key = HpaKey::new("shop", "web");
-    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let (key, controller) = Controller::with_one();
     let errors = || controller.view.autoscaler(&key, None).unwrap().last_errors();
     let mut failed = conclusion(2, 2, 50);
     failed.explanation.metrics[0].error = Some("no metrics returned".to_owned());
@@ -304,8 +302,9 @@ fn overwritten_scalings_are_counted() {
     }
     assert_eq!(controller.view.status().overwritten, 1);
     let list = controller.view.autoscalers(&ListFilter { limit: 9, ..ListFilter::default() });
-    let counts: Vec<_> = list.items.iter().map(|item| item.overwritten_scalings).collect();
-    assert_eq!(counts, [0, 3]);
+    let overwritten = |item: &AutoscalerItem| (item.overwritten_scalings, item.overwritten_at);
+    let overwritten: Vec<_> = list.items.iter().map(overwritten).collect();
+    assert_eq!(overwritten, [(0, None), (3, Some(now))]);
     controller.telemetry.set_working(false);
     assert_eq!(controller.view.status().overwritten, 0, "another instance may be the leader");
 }
@@ -315,7 +314,7 @@ fn autoscalers_with_unschedulable_pods_are_counted_by_their_recent_decision() {
     let keys = ["a", "b"].map(|name| HpaKey::new("shop", name));
     let controller = Controller::new(&keys, 1 << 20);
     let mut blocked = conclusion(2, 2, 50);
-    let pods = hpa_calc::explain::UnschedulablePods { count: 1, total: 2 };
+    let pods = UnschedulablePods { count: 1, total: 2 };
     blocked.explanation.unschedulable_pods = Some(pods);
     controller.record(&keys[0], 0, &conclusion(2, 2, 50));
     controller.record(&keys[1], 0, &blocked);
@@ -327,6 +326,14 @@ fn autoscalers_with_unschedulable_pods_are_counted_by_their_recent_decision() {
     assert_eq!(decisions[1].unschedulable_pods, Some(pods));
     let sentence = &decisions[1].sentence;
     assert!(sentence.ends_with("; 1 of 2 pods can't be scheduled"), "{sentence}");
+    assert_eq!(list.items[1].activity(list.now).unschedulable_pods, Some(pods));
+    let mut unready = conclusion(2, 2, 50);
+    unready.explanation.unready_pods = Some(2);
+    controller.record(&keys[0], 15, &unready);
+    let list = controller.view.autoscalers(&ListFilter { limit: 9, ..ListFilter::default() });
+    let decision = &list.items[0].last.as_ref().unwrap().decision;
+    assert!(decision.sentence.ends_with("; none of the 2 pods is ready"), "{decision:?}");
+    assert_eq!(decision.unready_pods, Some(2));
     controller.record(&keys[1], 15, &conclusion(2, 2, 50));
     assert_eq!(controller.view.status().unschedulable, 0);
 
@@ -382,13 +389,12 @@ fn all_autoscalers_stay_within_the_limit() {
 
 #[test]
 fn nothing_is_recorded_without_a_recorder() {
-    let key = HpaKey::new("shop", "web");
-    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let (key, controller) = Controller::with_one();
     let hpa = hpa("web");
     controller.telemetry.concluded(&ReconcileBeforeStatusWrite {
         key: &key,
         hpa: &hpa,
-        settings: &hpa_calc::Settings::default(),
+        settings: &Settings::default(),
         conclusion: &conclusion(2, 2, 50),
         at: START,
         duration: Duration::ZERO,
@@ -400,7 +406,7 @@ fn nothing_is_recorded_without_a_recorder() {
 
 #[test]
 fn decision_settings_round_trip_through_json() {
-    let settings = hpa_calc::Settings::default().with(|settings| {
+    let settings = Settings::default().with(|settings| {
         settings.tolerance = 0.05;
         settings.downscale_stabilization = SignedDuration::from_millis(90_500);
         settings.scale_to_zero = false;
@@ -408,7 +414,7 @@ fn decision_settings_round_trip_through_json() {
     });
     let json = serde_json::to_string(&DecisionSettings::from(&settings)).unwrap();
     let decoded: DecisionSettings = serde_json::from_str(&json).unwrap();
-    assert_eq!(hpa_calc::Settings::from(decoded), settings);
+    assert_eq!(Settings::from(decoded), settings);
 }
 
 #[test]
@@ -433,7 +439,7 @@ fn slow_response_is_no_lag_of_the_clock() {
 
 #[test]
 fn settings_of_the_controller_are_effective_unless_flags_set_others() {
-    let defaults = hpa_calc::Settings::default();
+    let defaults = Settings::default();
     let controller = defaults.clone().with(|settings| settings.tolerance = 0.05);
     let flags = defaults.clone().with(|settings| settings.tolerance = 0.2);
     let strict = defaults.clone().with(|settings| settings.strict_scale_to_zero = true);
@@ -452,4 +458,24 @@ fn settings_of_the_controller_are_effective_unless_flags_set_others() {
         let effective = effective_settings(flags.clone(), served.cloned());
         assert_eq!(effective, expected, "{flags:?} {served:?}");
     }
+}
+
+#[test]
+fn sentence_about_stale_caches_has_their_ages_and_the_error_of_a_watch() {
+    let mut status = Controller::with_one().1.view.status();
+    status.never_listed_caches.clear();
+    status.cache_ages_seconds = [("pods".to_owned(), 120.0)].into();
+    assert_eq!(status.stale_caches_sentence(), None);
+    status.cache_ages_seconds.insert("pods".to_owned(), 121.0);
+    assert_eq!(
+        status.stale_caches_sentence().as_deref(),
+        Some(
+            "The controller may decide without newer changes, because its watches fail or are \
+             silent (pods for 121s): its log says why, often a right is missing."
+        )
+    );
+    status.watch_errors.insert("pods".to_owned(), "list failed: pods is forbidden".to_owned());
+    let sentence = status.stale_caches_sentence().unwrap_or_default();
+    let end = "(pods for 121s): the watch of pods fails: list failed: pods is forbidden.";
+    assert!(sentence.ends_with(end), "{sentence}");
 }

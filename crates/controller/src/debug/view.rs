@@ -1,8 +1,11 @@
 //! Makes the documents of the debug API from the state of a running controller.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use hpa_calc::Settings;
+use hpa_calc::{Settings, report::OverwrittenScalings};
 use hpa_lease::Clock;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -51,7 +54,6 @@ impl DebugView {
         let sources = self.telemetry.sources();
         let stats = sources.queue.stats();
         let autoscalers = sources.autoscalers.all();
-        let unsaved = sources.history.unsaved_for().unwrap_or_default();
         let (lease, is_leader) = self.telemetry.leadership();
         let working_since = self.telemetry.working_since();
         let oldest = working_since.map(|since| longest_reconcile_age(&autoscalers, since));
@@ -84,11 +86,9 @@ impl DebugView {
                 .collect(),
             never_listed_caches: sources.watch_ages.never_listed(),
             watch_errors: sources.watch_ages.errors(),
-            undecodable_objects: sources
-                .undecodable_count
-                .load(std::sync::atomic::Ordering::Relaxed),
+            undecodable_objects: sources.undecodable_count.load(Ordering::Relaxed),
             keep_history: Some(self.keep_history),
-            history_unsaved_seconds: unsaved.as_secs_f64(),
+            history_unsaved_seconds: sources.history.unsaved_for().as_secs_f64(),
             autoscalers: autoscalers.len(),
             failing: autoscalers.iter().filter(|(_, autoscaler)| is_failing(autoscaler)).count(),
             failed_status_writes: failed_status_writes(&autoscalers),
@@ -123,19 +123,16 @@ impl DebugView {
     pub fn autoscaler(&self, key: &HpaKey, since: Option<Timestamp>) -> Option<AutoscalerDetail> {
         let sources = self.telemetry.sources();
         let autoscaler = sources.autoscalers.get(key)?;
-        let is_recent = |at: Timestamp| since.is_none_or(|since| at >= since);
+        let is_requested = |at: Timestamp| since.is_none_or(|since| at >= since);
         // Copied, because reconciles need the locks, and decoding takes milliseconds.
-        let (mut recent_runs, mut samples, mut metric_names) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut runs, mut samples, mut metric_names) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(decisions) = autoscaler.decisions.lock().as_ref() {
-            recent_runs = decisions.runs().filter(|run| is_recent(run.until)).cloned().collect();
-            let recent = decisions.samples().filter(|sample| is_recent(sample.at));
-            samples = recent.collect();
+            runs = decisions.runs().filter(|run| is_requested(run.until)).cloned().collect();
+            samples = decisions.samples().filter(|sample| is_requested(sample.at)).collect();
             metric_names = decisions.metrics().map(ToOwned::to_owned).collect();
         }
         let forecasts = autoscaler.forecasts.lock().clone();
-        let runs = recent_runs.iter().filter_map(|run| decode(run, true)).collect();
         let forecasts = forecasts.map(|forecasts| forecasts.view(self.clock.now()));
-        let forecasts = forecasts.unwrap_or_default();
         let is_working = self.telemetry.working_since().is_some();
         Some(AutoscalerDetail {
             api_version: AutoscalerDetail::API_VERSION.to_owned(),
@@ -144,10 +141,10 @@ impl DebugView {
             settings: (&self.decision_settings).into(),
             autoscaler: self.item(key, &autoscaler),
             history: is_working.then(|| autoscaler.history(self.clock.instants())),
-            runs,
+            runs: runs.iter().filter_map(|run| decode(run, true)).collect(),
             metric_names,
             samples,
-            forecasts,
+            forecasts: forecasts.unwrap_or_default(),
         })
     }
 
@@ -166,6 +163,7 @@ impl DebugView {
             Some(rest) => rest.as_secs_f64(),
             None => -now.duration_since(due).as_secs_f64(),
         };
+        let overwritten = self.overwritten_scalings(autoscaler);
         AutoscalerItem {
             api: key.api,
             namespace: key.namespace.to_string(),
@@ -173,24 +171,24 @@ impl DebugView {
             uid: autoscaler.object().metadata.uid.clone(),
             is_failing: is_failing(autoscaler),
             status_write_error: autoscaler.status_failure(),
-            overwritten_scalings: self.overwritten_scalings(autoscaler),
+            overwritten_scalings: overwritten.map_or(0, |overwritten| overwritten.count),
+            overwritten_at: overwritten.and_then(|overwritten| overwritten.seen_at),
             last_reconcile_seconds_ago: last.as_ref().map(|_| finished.elapsed().as_secs_f64()),
             next_due_in_seconds: next_due.filter(|_| is_working).map(due_in),
             last: last.as_ref().and_then(|run| decode(run, false)),
         }
     }
 
-    /// 0 while the workers don't run: those of another instance may have ended the series.
-    fn overwritten_scalings(&self, autoscaler: &Autoscaler) -> u32 {
-        if self.telemetry.working_since().is_none() {
-            return 0;
-        }
-        autoscaler.overwritten_replicas.lock().current_count(self.clock.now())
+    /// `None` while the workers don't run: those of another instance may have ended the series.
+    fn overwritten_scalings(&self, autoscaler: &Autoscaler) -> Option<OverwrittenScalings> {
+        self.telemetry.working_since()?;
+        autoscaler.overwritten_replicas.lock().current(self.clock.now())
     }
 
     fn count_overwritten(&self, autoscalers: &[(HpaKey, Arc<Autoscaler>)]) -> u32 {
-        let overwritten =
-            autoscalers.iter().filter(|(_, autoscaler)| self.overwritten_scalings(autoscaler) > 0);
+        let overwritten = autoscalers
+            .iter()
+            .filter(|(_, autoscaler)| self.overwritten_scalings(autoscaler).is_some());
         u32::try_from(overwritten.count()).unwrap_or(u32::MAX)
     }
 

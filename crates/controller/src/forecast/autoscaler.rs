@@ -1,6 +1,6 @@
 //! The forecasts of one autoscaler.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use hpa_calc::{
     ForecastReason, HorizontalPodAutoscaler, MetricForecast, Plan, Pod, Readings, Settings,
@@ -136,7 +136,7 @@ impl AutoscalerForecasts {
 
     /// The start-up time of pods, plus the age of the metric and the controller's sync period.
     fn measured_horizon(&self, shared: &Forecasts) -> SignedDuration {
-        let period = SignedDuration::try_from(shared.sync_period).unwrap_or_default();
+        let period = SignedDuration::try_from(shared.sync_period).unwrap_or(SignedDuration::MAX);
         self.startups.median().saturating_add(METRIC_DELAY).saturating_add(period)
     }
 
@@ -221,7 +221,7 @@ impl AutoscalerForecasts {
                 metric.set_check_result(decision, past, now);
                 if is_first { CHECK_PERIOD.mul_f64(spread.clamp(0.1, 1.0)) } else { CHECK_PERIOD }
             }
-            Err(error) => Duration::from_mins(metric.set_failed(&error)),
+            Err(error) => metric.set_failed(&error),
         };
         metric.next_check = Instant::now() + delay;
     }
@@ -233,7 +233,7 @@ impl AutoscalerForecasts {
     }
 }
 
-/// The state of a metric without a forecast, because the limits are reached.
+/// The reason why a metric has no history, and so no forecast: the limits are reached.
 fn over_limit_forecast() -> MetricForecast {
     let text = format!(
         "forecasts are limited to the first {MAX_FORECAST_METRICS} metrics of an autoscaler, to \

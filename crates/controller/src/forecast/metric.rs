@@ -1,6 +1,6 @@
 //! The forecasts of one metric: its history, and the check whether forecasts help.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{ForecastReason, MetricForecast, go_text::truncate, replicas::Load};
 use hpa_forecast::{Comparison, ForecastInput, GateDecision, HISTORY_DAYS, History, Model, Trace};
@@ -10,12 +10,13 @@ use tokio::time::Instant;
 
 use super::{MAX_CHECK_AGE, METRIC_DELAY, PastError};
 
-/// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
-const FIRST_RETRY_MINUTES: u64 = 5;
-const MAX_RETRY_MINUTES: u64 = 60;
+/// The delay of the first retry of a failed check. It doubles with each failure, up to
+/// [`MAX_RETRY_DELAY`].
+const FIRST_RETRY_DELAY: Duration = Duration::from_mins(5);
+const MAX_RETRY_DELAY: Duration = Duration::from_hours(1);
 
 /// The maximum length of a failed check's cause, in characters.
-const MAX_CAUSE_LEN: usize = 300;
+const MAX_CAUSE_CHARS: usize = 300;
 
 /// The parameters of an autoscaler's forecasts.
 #[derive(Clone, Debug)]
@@ -94,8 +95,8 @@ impl MetricState {
         self.last_load = Some((now, load));
     }
 
-    /// The reason why forecasts are used or not, with a forecast if they are used, the metric was
-    /// read and its history suffices. `None` until the first check has ended.
+    /// The reason why forecasts are used or not. It comes with a forecast if they are used, the
+    /// metric was read, and its history suffices. `None` until the first check has ended.
     pub(super) fn forecast(
         &self,
         load: Option<Load>,
@@ -126,16 +127,17 @@ impl MetricState {
     /// The reason why forecasts are used or not, also in words. `None` until the first check has
     /// ended.
     pub(super) fn reason_and_text(&self, now: Timestamp) -> Option<(ForecastReason, Arc<str>)> {
+        let last_check = self.last_check.as_ref();
         let is_current = |check: &&CheckResult| now.duration_since(check.at) <= MAX_CHECK_AGE;
-        match (&self.last_check.as_ref().filter(is_current), &self.failure) {
-            (Some(CheckResult { reason, text, .. }), _) => Some((*reason, text.clone())),
-            (None, Some(failure)) => Some((ForecastReason::SourceFailed, failure.text.clone())),
-            // The next check is overdue.
-            (None, None) => {
-                let text = "the last check is too old".into();
-                self.last_check.as_ref().map(|_| (ForecastReason::SourceFailed, text))
-            }
+        if let Some(CheckResult { reason, text, .. }) = last_check.filter(is_current) {
+            return Some((*reason, text.clone()));
         }
+        let text = match &self.failure {
+            Some(failure) => failure.text.clone(),
+            // The next check is overdue.
+            None => last_check.map(|_| "the last check is too old".into())?,
+        };
+        Some((ForecastReason::SourceFailed, text))
     }
 
     /// Stores the result of a check, and the past that it was made on.
@@ -171,14 +173,14 @@ impl MetricState {
         self.history = history;
     }
 
-    /// Stores a failed check. Returns the minutes until it is repeated.
-    pub(super) fn set_failed(&mut self, error: &PastError) -> u64 {
+    /// Stores a failed check. Returns the delay of its retry.
+    pub(super) fn set_failed(&mut self, error: &PastError) -> Duration {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
         let (PastError::Failed { cause, .. } | PastError::Unknown(cause)) = error;
-        let cause = truncate(cause.clone(), MAX_CAUSE_LEN);
+        let cause = truncate(cause.clone(), MAX_CAUSE_CHARS);
         let text = format!("the metric's past can't be read: {cause}").into();
         self.failure = Some(Failure { text, count: count.saturating_add(1) });
-        (FIRST_RETRY_MINUTES << count.min(8)).min(MAX_RETRY_MINUTES)
+        (FIRST_RETRY_DELAY * (1_u32 << count.min(8))).min(MAX_RETRY_DELAY)
     }
 
     /// The loads in the history: those that this process observed, and earlier ones if they were

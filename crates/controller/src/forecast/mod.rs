@@ -22,7 +22,7 @@ mod autoscaler;
 mod metric;
 mod startup;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
 use std::{
@@ -40,20 +40,21 @@ use hpa_metrics::FairSemaphore;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::sync::Notify;
 
-pub use self::view::{ForecastPoint, ForecastView, LoadReading, Yesterday};
+pub use self::view::{ForecastPoint, ForecastView, LoadReading, PastDayAccuracy};
 pub(crate) use self::{
     autoscaler::{AutoscalerForecasts, Check, LoadObservation},
     metric::Past,
 };
 
-/// The maximum number of metrics with a history, of all autoscalers: 35 MB.
+/// The maximum number of metrics with a history, of all autoscalers: about 33 MB.
 pub const MAX_HISTORIES: usize = 4000;
 /// The maximum number of metrics of one autoscaler that are forecast: the first ones of its spec.
 pub const MAX_FORECAST_METRICS: usize = 8;
 /// The assumed age of a metric value when it is read.
 const METRIC_DELAY: SignedDuration = SignedDuration::from_mins(1);
-/// The minimum time between the first checks of an autoscaler's metrics, unless they have their
-/// first loads at the same time: a spec that keeps changing must not cause a check at each change.
+/// The minimum time between the first checks of an autoscaler's metrics, because a spec that keeps
+/// changing must not cause a check at each change. It doesn't apply to metrics that have their
+/// first loads at the same time.
 pub(crate) const FIRST_CHECK_PERIOD: Duration = Duration::from_mins(10);
 /// The time between two checks of a metric, except after the first check and after a failure.
 pub(crate) const CHECK_PERIOD: Duration = Duration::from_hours(24);

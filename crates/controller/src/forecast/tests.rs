@@ -37,7 +37,7 @@ fn requests_metric(target: &str) -> Value {
 }
 
 /// 2000 requests, and 6000 from eight to eighteen o'clock, with a rise of ten minutes.
-fn office_hours_load(minute: i64) -> f64 {
+pub(crate) fn office_hours_load(minute: i64) -> f64 {
     let minute = minute.rem_euclid(MINUTES_PER_DAY);
     let share = (minute - 480).clamp(0, 10).min((1080 - minute).clamp(0, 10));
     2000.0 + 400.0 * share as f64
@@ -90,6 +90,14 @@ fn run_check(
     forecasts.finish_check(&check, result, 0.5, now);
 }
 
+/// Forecasts after a load and a check on four weeks.
+fn checked_forecasts(shared: &Forecasts, hpa: &HorizontalPodAutoscaler) -> AutoscalerForecasts {
+    let mut forecasts = AutoscalerForecasts::default();
+    observe(&mut forecasts, shared, hpa, Some(2000), now());
+    run_check(&mut forecasts, shared, hpa, Ok(past_loads(28)), now());
+    forecasts
+}
+
 fn reason(readings: &Readings) -> Option<ForecastReason> {
     readings.forecast(0).map(|forecast| forecast.reason)
 }
@@ -127,10 +135,8 @@ async fn forecast_follows_the_check() {
 #[tokio::test(start_paused = true)]
 async fn last_check_holds_for_two_days_if_the_source_fails() {
     let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
-    let mut forecasts = AutoscalerForecasts::default();
+    let mut forecasts = checked_forecasts(&shared, &hpa);
     let at = |hours| now() + SignedDuration::from_hours(hours);
-    observe(&mut forecasts, &shared, &hpa, Some(2000), at(0));
-    run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), at(0));
     assert!(forecasts.start_due_check(&shared, &hpa, &settings(&hpa)).is_none());
     // The second check follows within the day, at a time that differs by autoscaler.
     tokio::time::advance(Duration::from_hours(12)).await;
@@ -156,13 +162,7 @@ async fn last_check_holds_for_two_days_if_the_source_fails() {
 #[tokio::test(start_paused = true)]
 async fn history_is_dropped_with_another_metric_or_target() {
     let shared = Forecasts::default();
-    let mut forecasts = AutoscalerForecasts::default();
-    let mut reason_of = |hpa: &HorizontalPodAutoscaler| {
-        reason(&observe(&mut forecasts, &shared, hpa, Some(2000), now()))
-    };
-    let known = hpa(&[requests_metric("100")]);
-    assert_eq!(reason_of(&known), None);
-    run_check(&mut forecasts, &shared, &known, Ok(past_loads(28)), now());
+    let mut forecasts = checked_forecasts(&shared, &hpa(&[requests_metric("100")]));
     let mut reason_of = |hpa: &HorizontalPodAutoscaler| {
         reason(&observe(&mut forecasts, &shared, hpa, Some(2000), now()))
     };
@@ -234,10 +234,8 @@ async fn changed_metric_reuses_the_permit_of_the_old_metric() {
 #[tokio::test(start_paused = true)]
 async fn view_has_the_accuracy_of_the_past_day() {
     let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
-    let mut forecasts = AutoscalerForecasts::default();
-    assert_eq!(forecasts.view(now()), []);
-    observe(&mut forecasts, &shared, &hpa, Some(2000), now());
-    run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
+    assert_eq!(AutoscalerForecasts::default().view(now()), []);
+    let mut forecasts = checked_forecasts(&shared, &hpa);
     observe(&mut forecasts, &shared, &hpa, Some(2000), now());
     let views = forecasts.view(now());
     let [view] = views.as_slice() else { panic!("{views:?}") };
@@ -262,9 +260,7 @@ async fn view_has_the_accuracy_of_the_past_day() {
 #[tokio::test(start_paused = true)]
 async fn view_has_the_past_hour_and_the_horizon_in_detail() {
     let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
-    let mut forecasts = AutoscalerForecasts::default();
-    observe(&mut forecasts, &shared, &hpa, Some(2000), now());
-    run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
+    let mut forecasts = checked_forecasts(&shared, &hpa);
     observe(&mut forecasts, &shared, &hpa, Some(2000), now());
     let views = forecasts.view(now());
     let recent = &views.first().unwrap().recent;
@@ -283,9 +279,7 @@ async fn view_has_the_past_hour_and_the_horizon_in_detail() {
 #[tokio::test(start_paused = true)]
 async fn view_has_no_future_if_the_metric_failed() {
     let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
-    let mut forecasts = AutoscalerForecasts::default();
-    observe(&mut forecasts, &shared, &hpa, Some(2000), now());
-    run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
+    let mut forecasts = checked_forecasts(&shared, &hpa);
     for (minutes, has_future) in [(1, true), (10, false), (60, false)] {
         let now = now() + SignedDuration::from_mins(minutes);
         observe(&mut forecasts, &shared, &hpa, None, now);
@@ -319,9 +313,7 @@ fn loads_of_resources_are_in_cores_or_bytes() {
 async fn forecasts_continue_after_the_clock_was_ahead() {
     let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
     for ahead in [SignedDuration::from_hours(1), SignedDuration::from_hours(24 * 30)] {
-        let mut forecasts = AutoscalerForecasts::default();
-        observe(&mut forecasts, &shared, &hpa, Some(2000), now());
-        run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
+        let mut forecasts = checked_forecasts(&shared, &hpa);
         let mut forecast_at = |now| {
             let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now);
             readings.forecast(0).is_some_and(|reading| reading.forecast.is_some())

@@ -52,7 +52,7 @@ pub struct ForecastView {
     /// Overload minutes of the last check: with forecasts, and without them at equal pod-hours.
     pub overload_minutes: Option<(f64, f64)>,
     /// The accuracy of the past day's forecasts.
-    pub yesterday: Option<Yesterday>,
+    pub yesterday: Option<PastDayAccuracy>,
     /// The past day and the horizon, every ten minutes.
     pub points: Vec<ForecastPoint>,
     /// The past hour and the horizon, every minute or, with a long horizon, in about 120 steps.
@@ -80,7 +80,7 @@ pub struct LoadReading {
 /// The accuracy of forecasts of the past day with the present model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Yesterday {
+pub struct PastDayAccuracy {
     /// The number of times at which load and forecast are compared.
     pub compared: usize,
     /// The share of times at which the load did not exceed the forecast.
@@ -169,7 +169,7 @@ fn view(
         }),
         yesterday,
         points,
-        recent: recent(state, parameters, now),
+        recent: recent_points(state, parameters, now),
         read: state.last_load.map(|(at, load)| LoadReading { at, load: load.total }),
         unit: unit(spec).map(ToOwned::to_owned),
     }
@@ -193,7 +193,7 @@ fn points(
     state: &MetricState,
     parameters: &ForecastParameters,
     now: Timestamp,
-) -> (Vec<ForecastPoint>, Option<Yesterday>) {
+) -> (Vec<ForecastPoint>, Option<PastDayAccuracy>) {
     let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return (Vec::new(), None) };
     let times = (0..=POINTS_PER_DAY)
         .rev()
@@ -210,7 +210,7 @@ fn points(
         }
         points.push(point);
     }
-    let yesterday = (compared > 0 && loads > 0.0).then(|| Yesterday {
+    let yesterday = (compared > 0 && loads > 0.0).then(|| PastDayAccuracy {
         compared,
         covered: covered as f64 / compared as f64,
         error: errors / loads,
@@ -219,7 +219,7 @@ fn points(
 }
 
 /// The points of the past hour and until the horizon.
-fn recent(
+fn recent_points(
     state: &MetricState,
     parameters: &ForecastParameters,
     now: Timestamp,

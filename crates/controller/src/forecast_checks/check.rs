@@ -62,7 +62,7 @@ impl ForecastChecks {
                 calculated.map(|(decision, past)| (decision, Past::Read(past)))
             }
             Err(PastError::Unknown(reason)) => {
-                let observed_past = std::mem::replace(&mut due.check.observed_past, Trace::new([]));
+                let observed_past = std::mem::take(&mut due.check.observed_past);
                 let calculated = calculate(observed_past, &due, calculations).await;
                 calculated.map(|(decision, _)| (decision, Past::Observed(reason)))
             }

@@ -40,6 +40,7 @@ const MAX_CONCURRENT_AUTOSCALERS: usize = 2;
 const SEARCH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The leader's task that runs the checks.
+#[derive(Clone)]
 pub(crate) struct ForecastChecks {
     pub(crate) forecasts: Arc<Forecasts>,
     pub(crate) autoscalers: Arc<Autoscalers>,

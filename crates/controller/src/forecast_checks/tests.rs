@@ -1,10 +1,4 @@
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use hpa_calc::{
@@ -23,7 +17,7 @@ use super::ForecastChecks;
 use crate::{
     cache::Origin,
     forecast::{
-        FIRST_CHECK_PERIOD, ForecastSource, Forecasts, LoadObservation, PastError, PastLoads,
+        self, FIRST_CHECK_PERIOD, ForecastSource, Forecasts, LoadObservation, PastError, PastLoads,
         PastRange,
     },
     key::HpaKey,
@@ -34,8 +28,7 @@ type Answer = fn(PastRange) -> BoxFuture<'static, Result<Trace, PastError>>;
 
 /// Records the requests, and answers them with `answer`.
 struct FakePastLoads {
-    requests: AtomicUsize,
-    /// The names of the requested metrics.
+    /// The name of the metric of each request.
     metrics: Mutex<Vec<String>>,
     answer: Answer,
 }
@@ -47,7 +40,6 @@ impl PastLoads for FakePastLoads {
         metric: usize,
         range: PastRange,
     ) -> BoxFuture<'a, Result<Trace, PastError>> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
         self.metrics.lock().push(hpa.spec.metrics[metric].metric_name().to_owned());
         (self.answer)(range)
     }
@@ -61,8 +53,7 @@ struct Fixture {
 
 impl Fixture {
     fn new(answer: Answer) -> Self {
-        let (requests, metrics) = (AtomicUsize::new(0), Mutex::default());
-        let source = Arc::new(FakePastLoads { requests, metrics, answer });
+        let source = Arc::new(FakePastLoads { metrics: Mutex::default(), answer });
         let past = ForecastSource { past: Some(source.clone()), ..ForecastSource::default() };
         let settings = SettingSource::new(Settings::default(), SettingPolicy::default());
         let checks = ForecastChecks {
@@ -75,14 +66,7 @@ impl Fixture {
     }
 
     fn start(&self) -> AbortHandle {
-        let ForecastChecks { forecasts, autoscalers, settings, clock } = &self.checks;
-        let checks = ForecastChecks {
-            forecasts: forecasts.clone(),
-            autoscalers: autoscalers.clone(),
-            settings: settings.clone(),
-            clock: clock.clone(),
-        };
-        tokio::spawn(checks.run()).abort_handle()
+        tokio::spawn(self.checks.clone().run()).abort_handle()
     }
 
     fn add(&self, name: &str) {
@@ -150,8 +134,8 @@ impl Fixture {
         forecast.map(|forecast| (forecast.reason.as_str().to_owned(), forecast.text.to_string()))
     }
 
-    fn requests(&self) -> usize {
-        self.source.requests.load(Ordering::Relaxed)
+    fn request_count(&self) -> usize {
+        self.source.metrics.lock().len()
     }
 }
 
@@ -164,39 +148,36 @@ async fn check_for(answer: Answer, duration: Duration) -> (Option<(String, Strin
     fixture.observe("web");
     sleep(duration).await;
     task.abort();
-    (fixture.observe("web"), fixture.requests())
+    (fixture.observe("web"), fixture.request_count())
 }
 
 /// A load that triples for ten hours of each day. Days are counted from the end of the range, so
 /// that the test doesn't depend on the time of day.
 fn office_hours_load(range: PastRange) -> Trace {
     let (from, until) = (range.from.as_second() / 60, range.until.as_second() / 60);
-    let load = |minute: i64| {
-        let minute = (minute - until).rem_euclid(1440);
-        let share = (minute - 480).clamp(0, 10).min((1080 - minute).clamp(0, 10));
-        2000.0 + 400.0 * share as f64
-    };
+    let load = |minute: i64| forecast::tests::office_hours_load(minute - until);
     Trace::new((from..until).map(|at| (Timestamp::from_second(at * 60).unwrap(), load(at))))
+}
+
+fn answer_with_office_hours(range: PastRange) -> BoxFuture<'static, Result<Trace, PastError>> {
+    ready(Ok(office_hours_load(range))).boxed()
 }
 
 const HOUR: Duration = Duration::from_hours(1);
 
 #[tokio::test(start_paused = true)]
 async fn past_is_read_at_the_first_load_and_every_day() {
-    let (forecast, requests) =
-        check_for(|range| async move { Ok(office_hours_load(range)) }.boxed(), HOUR).await;
+    let (forecast, requests) = check_for(answer_with_office_hours, HOUR).await;
     assert_eq!((forecast.unwrap().0.as_str(), requests), ("Forecasting", 1));
     let days = 4;
-    let (_, requests) =
-        check_for(|range| async move { Ok(office_hours_load(range)) }.boxed(), 24 * days * HOUR)
-            .await;
+    let (_, requests) = check_for(answer_with_office_hours, 24 * days * HOUR).await;
     // The first check runs at once, the second one after a part of a day, then one a day.
     assert!((4..=5).contains(&requests), "{requests}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn forecasts_have_no_benefit_while_scheduled_bounds_suffice() {
-    let fixture = Fixture::new(|range| async move { Ok(office_hours_load(range)) }.boxed());
+    let fixture = Fixture::new(answer_with_office_hours);
     fixture.add("web");
     let (key, autoscalers) = (Fixture::key("web"), &fixture.checks.autoscalers);
     let mut hpa = HorizontalPodAutoscaler::clone(&autoscalers.get(&key).unwrap().object());
@@ -215,28 +196,28 @@ async fn forecasts_have_no_benefit_while_scheduled_bounds_suffice() {
 
 #[tokio::test(start_paused = true)]
 async fn added_autoscaler_is_checked_at_once() {
-    let fixture = Fixture::new(|range| async move { Ok(office_hours_load(range)) }.boxed());
+    let fixture = Fixture::new(answer_with_office_hours);
     let task = fixture.start();
     for (checked, name) in [(1, "web"), (2, "api")] {
         fixture.add(name);
         fixture.observe(name);
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(fixture.requests(), checked, "{name}");
+        assert_eq!(fixture.request_count(), checked, "{name}");
     }
     task.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn first_load_is_checked_at_once() {
-    let fixture = Fixture::new(|range| async move { Ok(office_hours_load(range)) }.boxed());
+    let fixture = Fixture::new(answer_with_office_hours);
     let task = fixture.start();
     fixture.add("web");
     fixture.observe_reading("web", Err(ReadError::Empty(MetricsApi::External)));
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(fixture.requests(), 0);
+    assert_eq!(fixture.request_count(), 0);
     fixture.observe("web");
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(fixture.requests(), 1);
+    assert_eq!(fixture.request_count(), 1);
     task.abort();
 }
 

@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use hpa_testbed::decoder_tests::{Document, DocumentResult};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use serde::de::Error;
+use serde::{Deserialize, de::Error};
 
-use super::{
-    shard,
-    snapshot::{Failure, HistorySnapshot, Point},
-};
+use super::{shard, snapshot::HistorySnapshot};
 use crate::k8s::differential::optional;
 
 /// Valid headers of a shard.
@@ -66,20 +63,15 @@ fn plain_snapshot(body: &[u8]) -> DocumentResult<HistorySnapshot> {
         hpa: hpa.map_or(Ok(String::new()), Document::decode)?,
         desired_replicas: desired.map_or(Ok(0), Document::decode)?,
         last_scale_time: optional(scaled)?,
-        recommendations: points(recommendations)?,
-        scale_ups: points(ups)?,
-        scale_downs: points(downs)?,
-        failing_metrics: failures(failing)?,
+        recommendations: elements(recommendations)?,
+        scale_ups: elements(ups)?,
+        scale_downs: elements(downs)?,
+        failing_metrics: elements(failing)?,
         zero_since: optional(zero)?,
     })
 }
 
-fn points(list: Option<Document<'_>>) -> DocumentResult<Vec<Point>> {
-    let elements = list.map_or(Ok(Vec::new()), Document::elements)?;
-    elements.into_iter().map(Document::decode).collect()
-}
-
-fn failures(list: Option<Document<'_>>) -> DocumentResult<Vec<Failure>> {
+fn elements<'a, T: Deserialize<'a>>(list: Option<Document<'a>>) -> DocumentResult<Vec<T>> {
     let elements = list.map_or(Ok(Vec::new()), Document::elements)?;
     elements.into_iter().map(Document::decode).collect()
 }

@@ -24,9 +24,9 @@ impl HistoryHealth {
         self.unsaved_since.lock().map(|(wall, _)| wall)
     }
 
-    /// The time since the first change that could not be written.
-    pub(crate) fn unsaved_for(&self) -> Option<Duration> {
-        self.unsaved_since.lock().map(|(_, at)| at.elapsed())
+    /// The time since the first change that could not be written. Zero while writes succeed.
+    pub(crate) fn unsaved_for(&self) -> Duration {
+        self.unsaved_since.lock().map_or(Duration::ZERO, |(_, at)| at.elapsed())
     }
 
     pub(crate) fn set_unsaved(&self, since: Option<(Timestamp, Instant)>) {

@@ -36,7 +36,7 @@ use crate::{
     settings::SettingSource,
 };
 pub(crate) use health::HistoryHealth;
-use shard::{EncodedShard, MAX_SHARDS, Shard, decode, encode, shard_count, shard_name};
+use shard::{EncodedShard, MAX_SHARDS, Shard, decode, encode, shard_name};
 use snapshot::HistorySnapshot;
 use write_schedule::{ShardEntry, WriteSchedule, min_write_interval};
 
@@ -166,7 +166,7 @@ impl HistoryStore {
                 "the previous leader stopped too long ago, so stabilization windows start again \
                  with the current replicas"
             ),
-            _ => {}
+            Some(_) | None => {}
         }
     }
 
@@ -230,10 +230,7 @@ impl HistoryStore {
             let is_restored = self.restore_autoscaler(&key, &mut by_uid, &mut schedule, validity);
             restored += usize::from(is_restored);
         }
-        let count = shard_count(self.autoscalers.len());
-        if count > schedule.shard_count() {
-            schedule.split(count, now);
-        }
+        schedule.split_if_full(self.autoscalers.len(), now);
         *self.schedule.lock() = schedule;
         restored
     }
@@ -263,8 +260,8 @@ impl HistoryStore {
         true
     }
 
-    /// Whether a history that was valid until a time ended longer ago than a leader change takes.
-    /// Its last part is then missing: the recommendations since are unknown.
+    /// Whether more time has passed since a history was last valid than a leader change takes. The
+    /// recommendations of that time are then unknown.
     fn ended_long_ago(&self, valid_until: Timestamp) -> bool {
         let age = Duration::try_from(self.clock.now().duration_since(valid_until));
         age.is_ok_and(|age| age > self.max_leader_change)
@@ -326,7 +323,7 @@ impl HistoryStore {
 
     async fn try_write_shard(&self, shard: usize) -> Result<(), String> {
         let name = shard_name(&self.prefix, shard);
-        let (EncodedShard { data, bytes, .. }, mut version) = self.encode_shard(shard)?;
+        let (EncodedShard { data, bytes, .. }, mut version) = self.start_write(shard)?;
         let mut is_retry = false;
         loop {
             let object = self.config_map(&name, version.clone(), data.clone());
@@ -346,9 +343,9 @@ impl HistoryStore {
                 Ok(Err(error)) => KubeError::from(error),
                 Err(_) => KubeError::TimedOut,
             };
-            let is_conflict =
+            let is_outdated =
                 matches!(&error, KubeError::Refused(status) if matches!(status.code, 404 | 409));
-            if !is_conflict || is_retry {
+            if !is_outdated || is_retry {
                 return Err(format!("failed to write ConfigMap {name:?}: {error}"));
             }
             // Another client wrote or deleted the ConfigMap. The leader overwrites it.
@@ -374,9 +371,9 @@ impl HistoryStore {
         ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }
     }
 
-    /// Encodes a shard without the autoscalers that were deleted. Returns it with the resource
-    /// version of its ConfigMap.
-    fn encode_shard(&self, shard: usize) -> Result<(EncodedShard, Option<String>), String> {
+    /// Removes the deleted autoscalers from a shard and encodes it for a write. Returns it with the
+    /// resource version of its ConfigMap.
+    fn start_write(&self, shard: usize) -> Result<(EncodedShard, Option<String>), String> {
         let mut schedule = self.schedule.lock();
         let count = schedule.shard_count();
         let pending =
@@ -390,8 +387,8 @@ impl HistoryStore {
         let encoded = encode(count, self.clock.now(), snapshots)
             .map_err(|error| format!("failed to encode shard {shard}: {error}"))?;
         if encoded.omitted > 0 {
-            let left_out = encoded.omitted;
-            warn!(left_out, shard, "a history shard is full: some histories are not stored");
+            let omitted = encoded.omitted;
+            warn!(omitted, shard, "a history shard is full: some histories are not stored");
         }
         Ok((encoded, pending.resource_version.clone()))
     }

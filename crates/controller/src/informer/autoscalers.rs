@@ -19,6 +19,7 @@ use crate::{
     k8s::PartialObject,
     key::{AutoscalerApi, HpaKey, Scope},
     queue::initial_delay,
+    settings::SyncPeriod,
 };
 
 /// If the API has not been installed for this time, its autoscalers count as deleted with its
@@ -226,12 +227,12 @@ impl Informers {
     fn queue_distributed(&self, keys: BTreeSet<HpaKey>) {
         let count = keys.len();
         for (index, key) in keys.into_iter().enumerate() {
-            let autoscaler = self.caches.autoscalers.get(&key);
-            let sync_period =
-                autoscaler.and_then(|autoscaler| autoscaler.settings(&self.settings).sync_period);
-            let limit = sync_period.map_or(Duration::MAX, jiff::SignedDuration::unsigned_abs);
             let delay = initial_delay(self.sync_period, index, count);
-            self.queue.add_after(key, delay.min(limit));
+            // With a shorter sync period of its own, an autoscaler waits no longer than that.
+            let period = self.caches.autoscalers.get(&key).map_or(self.sync_period, |autoscaler| {
+                SyncPeriod::new(self.sync_period, &autoscaler.settings(&self.settings)).length()
+            });
+            self.queue.add_after(key, delay.min(period));
         }
     }
 }

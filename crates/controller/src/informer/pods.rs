@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Informers {
-    /// Keeps the cached pods of a scope up to date. Sends `true` to `synced` after the first list.
-    /// Returns only if the scope is not one of the cache's, and then at once.
+    /// Keeps the cached pods of a scope up to date, and doesn't return. Sends `true` to `synced`
+    /// after the first list. If the cache has no such scope, returns at once.
     pub async fn watch_pods(self, client: Client, scope: Scope, synced: watch::Sender<bool>) {
         let pods = &self.caches.pods;
         let Some(index) = pods.index(scope.as_deref().unwrap_or_default()) else { return };
@@ -60,7 +60,7 @@ impl Informers {
                     index.delete(object.namespace(), object.name());
                 }
                 watcher::Event::Delete(_) => {
-                    // The cache keeps the pod until the relist.
+                    // Any pod may have been deleted. The cache keeps that pod until the relist.
                     index.add_undecodable("", "");
                     stream.schedule_relist_for_undecodable();
                 }

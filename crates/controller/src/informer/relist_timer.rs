@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 /// The timer for relists because of undecodable objects or missed events.
 ///
-/// If an object was damaged in transit, it is intact in the next list. If it is undecodable in the
-/// API server's storage, it is so in every list, and the interval doubles with each relist. The
-/// interval is reset only after a time without undecodable objects: a tenant who creates and
-/// deletes such objects must not cause a list of the whole cluster each time.
+/// An object that was damaged in transit is intact in the next list. An object that is stored
+/// undecodable is so in every list, so the interval doubles with each relist. The interval is reset
+/// only after a time without undecodable objects: a tenant who creates and deletes such objects
+/// must not cause a list of the whole cluster each time.
 pub(super) struct RelistTimer {
     pub(super) initial_interval: Duration,
     /// The interval before the next relist for an undecodable object.

@@ -71,8 +71,8 @@ impl RewindCheck {
         self.state.lock().has_unfinished_watch = false;
     }
 
-    /// Runs each check that is due, and doesn't return. `path` is the path of the watch. A failed
-    /// check is repeated with a backoff of at most `max_retry_delay`.
+    /// Runs each check that is due, and doesn't return. `path` is the path of the watch, and
+    /// `watch` its name. A failed check is repeated with a backoff of at most `max_retry_delay`.
     pub(super) async fn run(
         self: Arc<Self>,
         client: Client,
@@ -89,7 +89,7 @@ impl RewindCheck {
                 Ok(current) => {
                     retry_delay = RETRY_DELAY;
                     self.check_succeeded(&version, sent);
-                    watch_ages.compare_versions(&watch, &version, &current, sent);
+                    watch_ages.detect_rewind(&watch, &version, &current, sent);
                 }
                 Err(error) => {
                     debug!(watch, %error, "unable to read the current resource version");

@@ -81,7 +81,7 @@ impl FailureLog {
         Self { watch, scope, last_logged: None }
     }
 
-    /// `cache_age` is the time since the API server last confirmed the cache, which decisions use.
+    /// `cache_age` is the time since the API server last confirmed the cache that decisions use.
     /// `None` if no list is complete yet.
     fn failed(&mut self, error: &watcher::Error, cache_age: Option<Duration>) {
         if is_connection_lost(error) {
@@ -305,19 +305,19 @@ impl WatchStream {
             self.relist_timer.schedule_for_undecodable();
         }
         let mut is_not_installed = false;
-        match &self.optional {
-            _ if is_forbidden && self.tolerates_forbidden => self.observer.age.set_unwatched(),
-            Some((group, not_installed)) if status_code(error) == Some(404) => {
-                self.observer.age.set_unwatched();
-                not_installed.send_replace(true);
-                self.failures.not_installed(group);
-                is_not_installed = true;
-            }
-            _ => {
-                let text = truncate(describe_failure(error), MAX_ERROR_CHARS);
-                self.observer.age.set_error(Some(text));
-                self.failures.failed(error, self.observer.age.confirmed_age());
-            }
+        if is_forbidden && self.tolerates_forbidden {
+            self.observer.age.set_unwatched();
+        } else if let Some((group, not_installed)) = &self.optional
+            && status_code(error) == Some(404)
+        {
+            self.observer.age.set_unwatched();
+            not_installed.send_replace(true);
+            self.failures.not_installed(group);
+            is_not_installed = true;
+        } else {
+            let text = truncate(describe_failure(error), MAX_ERROR_CHARS);
+            self.observer.age.set_error(Some(text));
+            self.failures.failed(error, self.observer.age.confirmed_age());
         }
         Interruption { is_forbidden, is_not_installed, is_event_lost }
     }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use crate::k8s::PartialObject;
 
-/// An object that is undecodable in this many lists counts as stored undecodable: another relist
-/// would not help. The interval between the lists grows, so with the default sync period, damage in
-/// transit would have to last for about 50 s.
+/// An object that is undecodable in this many consecutive lists counts as stored undecodable:
+/// another relist would not help. The interval between the lists grows, so with the default sync
+/// period, damage in transit would have to last for about 50 s.
 const CONFIRMING_LISTS: u32 = 4;
 
 /// The identity of an object, from its metadata. Missing fields are empty.

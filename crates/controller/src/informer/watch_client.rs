@@ -36,7 +36,7 @@ pub(super) struct WatchObserver {
     pub(super) rewind_check: Arc<RewindCheck>,
     /// The timeout of a watch. An older cache shortens it, see [`Self::next_timeout`].
     timeout: Duration,
-    /// The running watch has reported a failure, so the rest of it confirms nothing.
+    /// Whether the running watch has reported a failure, so that the rest of it confirms nothing.
     has_failed: AtomicBool,
 }
 

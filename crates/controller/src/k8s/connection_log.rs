@@ -1,7 +1,7 @@
 //! Logs when the API server becomes unreachable or rejects the credentials, and when it responds
 //! again.
 
-use hpa_metrics::{describe, mark_logged_if_due};
+use hpa_metrics::{LogLimit, describe, mark_logged_if_due};
 use http::{Response, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -21,6 +21,7 @@ pub(super) struct ConnectionLog {
     /// The kubeconfig or service account that the credentials are from.
     credentials: String,
     state: Mutex<State>,
+    rejection_limit: LogLimit,
 }
 
 #[derive(Default)]
@@ -28,17 +29,16 @@ struct State {
     /// The number of requests that got a response.
     response_count: u64,
     /// The time of the last log line about an outage.
-    last_logged: Option<Instant>,
+    outage_logged_at: Option<Instant>,
     /// Whether an outage was logged, but not its end yet.
-    is_lost: bool,
-    /// The time of the last log line about rejected credentials.
-    rejection_logged: Option<Instant>,
+    is_outage_logged: bool,
 }
 
 impl ConnectionLog {
     /// `credentials` names the kubeconfig or service account that the credentials are from.
     pub(super) fn new(url: String, credentials: String) -> Self {
-        Self { url, credentials, state: Mutex::default() }
+        let rejection_limit = LogLimit::default();
+        Self { url, credentials, state: Mutex::default(), rejection_limit }
     }
 
     pub(super) fn response_count(&self) -> u64 {
@@ -61,10 +61,7 @@ impl ConnectionLog {
             info!(url = self.url, "the API server responds again");
         }
         // The requests' own errors don't have the origin of the credentials.
-        let is_rejection = status == StatusCode::UNAUTHORIZED;
-        if is_rejection
-            && mark_logged_if_due(&mut self.state.lock().rejection_logged, Instant::now())
-        {
+        if status == StatusCode::UNAUTHORIZED && self.rejection_limit.try_acquire() {
             warn!(
                 url = self.url,
                 credentials = self.credentials,
@@ -93,15 +90,15 @@ impl State {
     /// Records a response. Returns whether to log that the outage is over.
     fn record_response(&mut self) -> bool {
         self.response_count += 1;
-        std::mem::take(&mut self.is_lost)
+        std::mem::take(&mut self.is_outage_logged)
     }
 
     /// Records a failed request of an outage. Returns whether to log the outage: once, and at the
     /// earliest a minute after the last one was logged.
     fn record_outage(&mut self, now: Instant) -> bool {
-        let is_logged = !self.is_lost && mark_logged_if_due(&mut self.last_logged, now);
-        self.is_lost |= is_logged;
-        is_logged
+        let is_due = !self.is_outage_logged && mark_logged_if_due(&mut self.outage_logged_at, now);
+        self.is_outage_logged |= is_due;
+        is_due
     }
 }
 
@@ -147,25 +144,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rejected_credentials_are_logged_once_a_minute() {
-        let log = Arc::new(connection_log());
-        let request = async |status: StatusCode| {
+    async fn only_rejected_credentials_use_up_the_log_line_of_the_minute() {
+        let statuses = [StatusCode::OK, StatusCode::FORBIDDEN, StatusCode::UNAUTHORIZED];
+        for (status, is_logged) in statuses.into_iter().zip([false, false, true]) {
+            let log = Arc::new(connection_log());
             let inner = service_fn(move |_: Request<()>| async move {
                 Ok::<_, BoxError>(Response::builder().status(status).body(()).expect("a response"))
             });
             let service = logged(inner, &log);
             service.oneshot(Request::new(())).await.expect("a response");
-            log.state.lock().rejection_logged
-        };
-        assert_eq!(request(StatusCode::OK).await, None);
-        assert_eq!(request(StatusCode::FORBIDDEN).await, None);
-        let first = request(StatusCode::UNAUTHORIZED).await;
-        assert_eq!(first, Some(Instant::now()));
-        advance(Duration::from_secs(59)).await;
-        assert_eq!(request(StatusCode::UNAUTHORIZED).await, first);
-        advance(Duration::from_secs(1)).await;
-        assert_eq!(request(StatusCode::UNAUTHORIZED).await, Some(Instant::now()));
-        assert!(!log.state.lock().is_lost);
+            assert_eq!(!log.rejection_limit.try_acquire(), is_logged, "{status}");
+            assert!(!log.state.lock().is_outage_logged);
+        }
     }
 
     #[tokio::test(start_paused = true)]

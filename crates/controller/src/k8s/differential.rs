@@ -200,7 +200,7 @@ pub(crate) fn check_pod(body: &[u8]) -> bool {
 /// or if it differs between a watch and the response to a write.
 pub(crate) fn check_hpa(body: &[u8]) -> bool {
     let plain = plain_hpa(body);
-    let decoded_plain = plain.as_ref().ok().cloned();
+    let expected = plain.as_ref().ok().cloned();
     let is_decoded = check_object::<HorizontalPodAutoscaler>(body, plain);
     let Ok(text) = std::str::from_utf8(body) else { return is_decoded };
     let response: Result<HpaResponse<'_>, _> = serde_json::from_str(text);
@@ -210,7 +210,7 @@ pub(crate) fn check_hpa(body: &[u8]) -> bool {
         assert_eq!(response.spec_hash(), HASHER.hash_one(spec), "{text}");
     }
     let decoded = response.ok().and_then(|response| response.decode(None).ok());
-    assert_eq!(decoded, decoded_plain, "{text}");
+    assert_eq!(decoded, expected, "{text}");
     is_decoded
 }
 
@@ -367,8 +367,8 @@ mod tests {
 
     #[test]
     fn metrics_beyond_the_limit_are_dropped_as_with_plain_decoding() {
-        for metrics in [MAX_METRICS, MAX_METRICS + 1, MAX_METRICS + 2] {
-            let metrics = vec![json!({ "type": "Pods" }); metrics];
+        for count in [MAX_METRICS, MAX_METRICS + 1, MAX_METRICS + 2] {
+            let metrics = vec![json!({ "type": "Pods" }); count];
             let hpa = json!({
                 "metadata": { "name": "web", "namespace": "shop" },
                 "spec": { "maxReplicas": 3, "metrics": metrics },

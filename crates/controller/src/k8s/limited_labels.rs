@@ -14,7 +14,7 @@ pub(crate) struct CowText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// Labels that are stored only within the limits of
 /// [`exceed_label_limits`](hpa_calc::selector::exceed_label_limits). A list can have many objects
-/// with a megabyte of labels each, in a form that takes several times as much memory.
+/// with a megabyte of labels each, and takes several times as much memory once decoded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LimitedLabels {
     pub(super) labels: BTreeMap<String, String>,

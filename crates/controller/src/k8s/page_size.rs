@@ -127,7 +127,9 @@ impl Page {
         Ok(())
     }
 
-    /// Sets the size of the next page by the bytes of this one, which is complete.
+    /// Sets the size of the next page by the bytes of this complete one. The objects aren't
+    /// counted, so a page with fewer than `object_limit` objects makes the next one too large.
+    /// [`MAX_GROWTH`] and [`MAX_BYTES`] limit that.
     fn finish(&self) {
         let fitting = u64::from(self.object_limit) * TARGET_BYTES as u64 / self.bytes.max(1) as u64;
         let largest = self.object_limit.saturating_mul(MAX_GROWTH).min(MAX_PAGE_SIZE);

@@ -233,8 +233,8 @@ impl PartialObject {
         &self.metadata.resource_version
     }
 
-    /// The newest status write with a time, by a field manager other than `own`. Ignores times that
-    /// are more than a minute after `now`.
+    /// The newest status write with a time, by a field manager other than `own`. Ignores entries
+    /// whose time is more than a minute after `now`.
     pub(crate) fn newest_status_write(
         &self,
         own: Option<&FieldManager>,

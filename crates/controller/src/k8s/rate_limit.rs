@@ -1,7 +1,6 @@
 //! Limits the rate of requests with a token bucket, as client-go does.
 
 use std::{
-    future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,

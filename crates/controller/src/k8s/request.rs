@@ -89,7 +89,7 @@ impl<'a> ApiRequest<'a> {
         }
     }
 
-    /// Sends the request and decodes the response. Ends after `max_wait` and `timeout` at the
+    /// Sends the request and decodes the response. Ends after `max_wait` plus `timeout` at the
     /// latest.
     ///
     /// The limits of a client of [`Clients`](super::Clients) may hold the request back. Only

@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    future::Future,
     io,
     pin::Pin,
     sync::Arc,

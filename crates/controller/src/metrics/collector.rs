@@ -118,14 +118,13 @@ impl Telemetry {
 }
 
 fn histories(health: &HistoryHealth) -> [Family; 2] {
-    let unsaved = health.unsaved_for().unwrap_or_default();
     [
         Family::gauge(
             "hpa_controller_history_unsaved_seconds",
             "How long writes of histories for the next leader have been failing; 0 if they \
              succeed.",
         )
-        .with(&[], unsaved.as_secs_f64()),
+        .with(&[], health.unsaved_for().as_secs_f64()),
         Family::counter(
             "hpa_controller_history_rejected_total",
             "Stored histories that were ignored because they are invalid.",
@@ -232,23 +231,19 @@ fn desired_replicas(autoscalers: &[CachedAutoscaler]) -> Family {
 /// The metrics with forecasts by reason, and the checks by result.
 fn forecasts(autoscalers: &[CachedAutoscaler], checks: &CheckCounts) -> [Family; 2] {
     let now = Timestamp::now();
-    let mut counts = ForecastReason::ALL.map(|reason| (reason, 0_u32));
+    let mut reasons = Vec::new();
     for (_, autoscaler) in autoscalers {
         let forecasts = autoscaler.forecasts.lock();
-        for reason in forecasts.iter().flat_map(|forecasts| forecasts.reasons(now)) {
-            let count = counts.iter_mut().find(|(other, _)| *other == reason);
-            if let Some((_, count)) = count {
-                *count += 1;
-            }
-        }
+        reasons.extend(forecasts.iter().flat_map(|forecasts| forecasts.reasons(now)));
     }
     let mut metrics = Family::gauge(
         "hpa_controller_forecast_metrics",
         "Number of metrics with forecasts, by the reason why they are used or not (see the \
          condition ForecastActive). Metrics that were not checked yet are not counted.",
     );
-    for (reason, count) in counts {
-        metrics.add(&[("reason", reason.as_str())], f64::from(count));
+    for reason in ForecastReason::ALL {
+        let count = reasons.iter().filter(|other| **other == reason).count();
+        metrics.add(&[("reason", reason.as_str())], float(count));
     }
     let checks = Family::counter(
         "hpa_controller_forecast_checks_total",

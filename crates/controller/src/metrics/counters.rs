@@ -55,18 +55,6 @@ impl Default for Counters {
             let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
             register(&registry, HistogramVec::new(options, labels))
         };
-        let shadow_decisions = counter(
-            "hpa_shadow_decisions_total",
-            "Decisions that were compared with another controller's instead of written. 'result' \
-             is 'same', 'different', or 'unsettled' for a difference that has not persisted long \
-             enough to count.",
-            &["result"],
-        );
-        for result in
-            [ComparisonResult::Same, ComparisonResult::Unsettled, ComparisonResult::Different]
-        {
-            shadow_decisions.with_label_values(&[result.as_str()]);
-        }
         let reference_name = |name: &str| format!("{REFERENCE_PREFIX}_{name}");
         // 1 ms to 16.384 s, and 10 ns to 10 s.
         let seconds = exponential_buckets(0.001, 2.0, 15).unwrap_or_default();
@@ -137,8 +125,15 @@ impl Default for Counters {
                 &["host", "verb"],
                 &REQUEST_SECONDS_BUCKETS,
             ),
-            shadow_decisions,
-            peer_writes: peer_writes(&registry),
+            shadow_decisions: shadow_decisions(&registry),
+            peer_writes: register(
+                &registry,
+                IntCounter::new(
+                    "hpa_controller_peer_writes_total",
+                    "Reconciles that found a status written by another controller since the last \
+                     reconcile of the autoscaler.",
+                ),
+            ),
             sample_age: histogram(
                 "hpa_controller_metric_sample_age_seconds",
                 "Age of the oldest sample in a response of a metrics API.",
@@ -162,10 +157,19 @@ impl Counters {
     }
 }
 
-fn peer_writes(registry: &Registry) -> IntCounter {
-    let help = "Reconciles that found a status written by another controller since the last \
-                reconcile of the autoscaler.";
-    register(registry, IntCounter::new("hpa_controller_peer_writes_total", help))
+/// A counter with a series for each result, also before the first comparison.
+fn shadow_decisions(registry: &Registry) -> IntCounterVec {
+    use ComparisonResult::{Different, Same, Unsettled};
+
+    let help = "Decisions that were compared with another controller's instead of written. \
+                'result' is 'same', 'different', or 'unsettled' for a difference that has not \
+                persisted long enough to count.";
+    let options = Opts::new("hpa_shadow_decisions_total", help);
+    let decisions = register(registry, IntCounterVec::new(options, &["result"]));
+    for result in [Same, Unsettled, Different] {
+        decisions.with_label_values(&[result.as_str()]);
+    }
+    decisions
 }
 
 #[expect(clippy::expect_used, reason = "names and labels are constants, and a test renders all")]

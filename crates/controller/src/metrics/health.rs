@@ -25,8 +25,8 @@ pub(super) struct Health {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HealthError {
     #[error(
-        "workers stuck: nothing started or finished, and no request got a response, for {} s \
-         while items are due",
+        "workers stuck: nothing started or finished, and no write or metric query got a response, \
+         for {} s while items are due",
         .0.as_secs()
     )]
     Stuck(Duration),
@@ -65,15 +65,15 @@ impl Telemetry {
         self.health.lock().working_since
     }
 
-    /// Answers a liveness probe. Fails if the workers are stuck. They are not if they start or
-    /// finish reconciles, if requests get responses, if nothing is due, or if they don't run, as in
-    /// a standby.
+    /// Answers a liveness probe. Fails if the workers are stuck: items are due, but for five
+    /// minutes, no reconcile started or finished, and no write or metric query got a response.
+    /// Workers that don't run, as in a standby, are not stuck.
     pub fn alive(&self) -> Result<(), HealthError> {
         let Health { working_since, last_response, .. } = *self.health.lock();
         let Some(working_since) = working_since else { return Ok(()) };
         let stats = self.sources().queue.stats();
-        let progress =
-            working_since.max(stats.last_progress.max(last_response).unwrap_or(working_since));
+        let progress = [stats.last_progress, last_response].into_iter().flatten();
+        let progress = progress.fold(working_since, Instant::max);
         let idle = Instant::now().saturating_duration_since(progress);
         if stats.depth > 0 && idle >= STUCK_AFTER { Err(HealthError::Stuck(idle)) } else { Ok(()) }
     }
@@ -82,10 +82,11 @@ impl Telemetry {
     /// it becomes the leader.
     pub fn ready(&self) -> Result<(), HealthError> {
         let Health { is_synced, is_stopping, .. } = *self.health.lock();
-        match (is_stopping, is_synced) {
-            (true, _) => return Err(HealthError::Stopping),
-            (false, false) => return Err(HealthError::NotSynced),
-            (false, true) => {}
+        if is_stopping {
+            return Err(HealthError::Stopping);
+        }
+        if !is_synced {
+            return Err(HealthError::NotSynced);
         }
         let metric_caches = self.metric_caches.lock().clone();
         let unsynced = metric_caches.map(|unsynced| unsynced()).unwrap_or_default();

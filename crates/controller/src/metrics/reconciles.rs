@@ -92,7 +92,7 @@ impl Telemetry {
         self.counters.computation_seconds.with_label_values(&labels).observe(seconds);
     }
 
-    /// Records that a worker took an autoscaler from the queue.
+    /// Records that a worker took an autoscaler from the queue, `lateness` after it was due there.
     pub(crate) fn record_dequeued(&self, key: &HpaKey, lateness: Duration, period: SyncPeriod) {
         self.counters
             .queue_seconds
@@ -121,7 +121,7 @@ impl Telemetry {
         if let Some(autoscaler) = self.autoscaler(key) {
             let mut last = autoscaler.last_reconcile.lock();
             last.next_due = Some(due);
-            last.excess = period.excess();
+            last.period_excess = period.excess();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
 /// The media type of [`Telemetry::render`](super::Telemetry::render).
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -23,9 +23,7 @@ pub(super) fn render(families: &[MetricFamily]) -> String {
                 MetricType::COUNTER => {
                     write_series(&mut text, name, metric, None, metric.get_counter().get_value());
                 }
-                MetricType::HISTOGRAM => {
-                    write_histogram(&mut text, name, metric, metric.get_histogram());
-                }
+                MetricType::HISTOGRAM => write_histogram(&mut text, name, metric),
                 _ => write_series(&mut text, name, metric, None, metric.get_gauge().get_value()),
             }
         }
@@ -34,7 +32,8 @@ pub(super) fn render(families: &[MetricFamily]) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
-fn write_histogram(text: &mut String, name: &str, metric: &Metric, values: &Histogram) {
+fn write_histogram(text: &mut String, name: &str, metric: &Metric) {
+    let values = metric.get_histogram();
     let buckets = format!("{name}_bucket");
     for bucket in values.get_bucket() {
         let bound = go_float(bucket.upper_bound());

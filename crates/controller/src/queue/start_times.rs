@@ -42,7 +42,7 @@ mod tests {
     const PERIOD: Duration = Duration::from_secs(15);
 
     #[test]
-    fn own_periods_end_at_start_times() {
+    fn next_start_time_is_rounded_up_to_a_step() {
         let epoch = Instant::now();
         let next = |millis| {
             let at = epoch + Duration::from_millis(millis);

@@ -66,8 +66,8 @@ impl<'a> Attempt<'a> {
     /// `None` if the autoscaler itself changed or was deleted.
     async fn decide_and_scale(&mut self) -> Option<TimedConclusion> {
         let slot = self.slot;
-        let mut target = slot.release_if_slow(self.target()).await;
-        if let Ok(target) = &target {
+        let mut target_result = slot.release_if_slow(self.target()).await;
+        if let Ok(target) = &target_result {
             let replicas = target.scale_object.scale.spec_replicas;
             let now = self.reconciler.clock.instants();
             self.autoscaler.check_restored_history(replicas, now);
@@ -75,7 +75,7 @@ impl<'a> Attempt<'a> {
             self.reconciler.report_overwritten_replicas(key, autoscaler, self.hpa, replicas);
         }
         loop {
-            if let Ok(target) = &target {
+            if let Ok(target) = &target_result {
                 slot.release_if_slow(
                     self.list_pods_if_cache_incomplete(&target.scale_object.scale),
                 )
@@ -84,12 +84,13 @@ impl<'a> Attempt<'a> {
                     slot.release_if_slow(self.find_owned_pods(&target.scale_object)).await;
                 }
             }
-            let decided = self.decide(&target).await;
-            let (Some(replicas), Ok(current)) = (decided.decision.scale_to(), &mut target) else {
+            let decided = self.decide(&target_result).await;
+            let (Some(replicas), Ok(target)) = (decided.decision.scale_to(), &mut target_result)
+            else {
                 let now = decided.at.wall;
                 return Some(decided.conclude(Ok(()), now));
             };
-            let write = self.verify_and_scale(&decided.decision, current, replicas);
+            let write = self.verify_and_scale(&decided.decision, target, replicas);
             let written = match slot.release_if_slow(write).await {
                 ScaleWrite::Done(result) => {
                     if result.is_ok() {
@@ -110,8 +111,8 @@ impl<'a> Attempt<'a> {
                 }
                 ScaleWrite::CachedScaleDoubtful => {
                     debug!("the cached scale may be stale, reading it and deciding again");
-                    let cached = current.scale_object.resource_version.clone();
-                    target = slot.release_if_slow(self.read_target_again(&cached)).await;
+                    let cached = target.scale_object.resource_version.clone();
+                    target_result = slot.release_if_slow(self.read_target_again(&cached)).await;
                     continue;
                 }
             };
@@ -159,7 +160,7 @@ impl<'a> Attempt<'a> {
         let target = self.read_target().await;
         if let Ok(Target { mapping, scale_object, .. }) = &target {
             let (resource, version) = (mapping.to_string(), &scale_object.resource_version);
-            self.reconciler.watch_ages.compare_versions(&resource, cached, version, sent);
+            self.reconciler.watch_ages.detect_rewind(&resource, cached, version, sent);
         }
         target
     }
@@ -194,17 +195,18 @@ impl<'a> Attempt<'a> {
         let Self { reconciler, key, hpa, settings, .. } = *self;
         let scale = target.as_ref().map(|target| target.scale_object.scale.clone());
         let scale = scale.map_err(Clone::clone);
-        let (listed, ownership_error) = match self.owned_pods.take() {
+        let (known_pods, ownership_error) = match self.owned_pods.take() {
             None => (self.listed_pods.clone(), None),
             Some(SelectedPods { pods, ownership_error, .. }) => (Some(pods), ownership_error),
         };
         let has_forecasts = settings.forecasts.is_on();
         let mut pods = Vec::new();
+        // The 0 is never used: without a scale, the plan selects no pods.
         let replicas = scale.as_ref().map_or(0, |scale| scale.status_replicas);
         let plan = reconciler.plan(key, hpa, scale, settings, |selector| {
             let selected =
-                SelectedPods { ownership_error, ..reconciler.select(key, selector, listed) };
-            self.autoscaler.compare_replicas(replicas, selected.pods.iter().map(AsRef::as_ref));
+                SelectedPods { ownership_error, ..reconciler.select(key, selector, known_pods) };
+            self.autoscaler.observe_replicas(replicas, selected.pods.iter().map(AsRef::as_ref));
             if has_forecasts {
                 pods.clone_from(&selected.pods);
             }
@@ -252,16 +254,16 @@ impl<'a> Attempt<'a> {
         for event in events {
             reconciler.record(key, hpa, event);
         }
-        let stored = self.slot.release_if_slow(self.write_status(status)).await;
+        let is_stored = self.slot.release_if_slow(self.write_status(status)).await;
         let (current, desired) = (explanation.current_replicas, explanation.desired_replicas);
-        let is_decided = stored && error.as_ref().is_none_or(ReconcileError::is_partial);
+        let is_decided = is_stored && error.as_ref().is_none_or(ReconcileError::is_partial);
         autoscaler.set_undecided(!is_decided);
         let scaled = scaled_to.map(|to| Direction::of_change(current, to));
         FinishedReconcile {
             key,
             scaled,
             desired_replicas: is_decided.then_some(desired),
-            error: if stored {
+            error: if is_stored {
                 error.as_ref().map(ErrorClass::from)
             } else {
                 Some(ErrorClass::Internal)

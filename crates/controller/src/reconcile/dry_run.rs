@@ -19,8 +19,8 @@ use crate::{
     key::HpaKey,
     scale_target::ScaleUnavailable,
     shadow::{
-        self, Comparison, ComparisonResult, DecisionInputs, Evaluation, Observation, compare_any,
-        compare_scaling, scale_as_seen_by_peer,
+        self, Comparison, ComparisonResult, DecisionInputs, Evaluation, Observation, PeerStatus,
+        compare_any, compare_scaling, scale_as_seen_by_peer,
     },
 };
 
@@ -37,7 +37,6 @@ impl Reconciler {
         let started = self.clock.instants().monotonic;
         let record = || autoscaler.shadow_record_or_new(hpa, self.settings.flags(), started);
         let observation = record().observe(hpa);
-        let peer = &hpa.status;
         let scale = self.scale_to_compare(hpa, observation.as_ref());
         let Some(scale) = slot.release_if_slow(scale).await else {
             debug!("the peer's status does not have the current replicas yet");
@@ -62,23 +61,21 @@ impl Reconciler {
         let earlier = record().add_inputs(inputs.clone());
         let decision = plan.decide(readings, history.clone(), now.wall);
         let conclusion = if let Some(Observation { is_new_status, is_compared, .. }) = observation {
+            let peer = PeerStatus { status: &hpa.status, is_new: is_new_status };
             let decide = |inputs: &DecisionInputs, scale| {
                 let (settings, history) = (self.settings.flags(), history.clone());
                 inputs.decide(&decided_on, scale, settings, history, now.wall)
             };
             let decisions = earlier.iter().map(|inputs| decide(inputs, scale.clone()));
-            let mut comparison = compare_any(decision, decisions, peer, is_new_status, now.wall);
-            if is_new_status && let Ok(scale) = &scale {
+            let mut comparison = compare_any(decision, decisions, peer, now.wall);
+            if let Ok(scale) = &scale {
                 let all: Vec<_> = inputs.into_iter().chain(earlier).collect();
-                let decide = |inputs: &DecisionInputs, status_replicas| {
-                    decide(inputs, Ok(Scale { status_replicas, ..scale.clone() }))
-                };
-                let replicas = scale.status_replicas;
-                comparison = compare_scaling(comparison, &all, replicas, peer, now.wall, decide);
+                let decide = |inputs: &DecisionInputs, scale| decide(inputs, Ok(scale));
+                comparison = compare_scaling(comparison, &all, scale, peer, now.wall, decide);
             }
             if is_compared {
-                let evaluation = record().evaluate(&comparison, peer, now.monotonic);
-                self.report_comparison(key, peer, &comparison, &evaluation);
+                let evaluation = record().evaluate(&comparison, peer.status, now.monotonic);
+                self.report_comparison(key, peer.status, &comparison, &evaluation);
             } else {
                 let ours = &comparison.conclusion.explanation;
                 debug!(%ours, "decided; the peer may not have decided yet");

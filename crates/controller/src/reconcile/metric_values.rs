@@ -85,24 +85,24 @@ mod tests {
             .expect("a status")
     }
 
-    fn metric(kind: &str, member: &str, current: Value) -> Value {
-        let source = json!({ "name": "cpu", "container": "app", "current": current });
+    /// A metric whose source has this member besides those that identify a metric of any kind.
+    fn metric(kind: &str, member: &str, (name, value): (&str, Value)) -> Value {
+        let source = json!({
+            "name": "cpu", "container": "app", name: value,
+            "metric": { "name": "requests" },
+            "describedObject": { "kind": "Service", "name": "web" },
+        });
         json!([{ "type": kind, member: source }])
     }
 
     fn cpu(current: Value) -> Value {
-        metric("Resource", "resource", current)
+        metric("Resource", "resource", ("current", current))
     }
 
     /// A spec with a target of 100 of each kind.
     fn spec(kind: &str, member: &str) -> Vec<MetricSpec> {
         let target = json!({ "value": "100", "averageValue": "100", "averageUtilization": 100 });
-        let source = json!({
-            "name": "cpu", "container": "app", "target": target,
-            "metric": { "name": "requests" },
-            "describedObject": { "kind": "Service", "name": "web" },
-        });
-        serde_json::from_value(json!([{ "type": kind, member: source }])).expect("metrics")
+        serde_json::from_value(metric(kind, member, ("target", target))).expect("metrics")
     }
 
     fn is_slight(old: &HorizontalPodAutoscalerStatus, new: &HorizontalPodAutoscalerStatus) -> bool {
@@ -120,10 +120,7 @@ mod tests {
             let mut current = json!({ "value": "7", "averageValue": "7", "averageUtilization": 7 });
             let is_percent = name == "averageUtilization";
             current[name] = if is_percent { json!(number) } else { json!(number.to_string()) };
-            let mut metric = metric(kind, member, current);
-            metric[0][member]["metric"] = json!({ "name": "requests" });
-            metric[0][member]["describedObject"] = json!({ "kind": "Service", "name": "web" });
-            status(3, metric)
+            status(3, metric(kind, member, ("current", current)))
         };
         let spec = spec(kind, member);
         for name in ["value", "averageValue", "averageUtilization"] {
@@ -153,14 +150,14 @@ mod tests {
     #[case::missing_value(3, cpu(json!({})))]
     #[case::another_kind_of_value(3, cpu(json!({ "averageValue": "7" })))]
     #[case::missing_metric(3, json!([]))]
-    #[case::another_metric(3, metric("Pods", "pods", json!({ "averageUtilization": 8 })))]
+    #[case::another_metric(
+        3,
+        metric("Pods", "pods", ("current", json!({ "averageUtilization": 8 })))
+    )]
     fn status_with_other_changes_does_not_differ_slightly(
         #[case] desired: i32,
-        #[case] mut metrics: Value,
+        #[case] metrics: Value,
     ) {
-        if metrics[0]["type"] == "Pods" {
-            metrics[0]["pods"]["metric"] = json!({ "name": "requests" });
-        }
         let old = status(3, cpu(json!({ "averageUtilization": 7 })));
         assert!(!is_slight(&old, &status(desired, metrics)));
     }

@@ -1,11 +1,12 @@
 //! One reconcile of one autoscaler: read, decide, write the scale, write the status, report.
 //!
 //! [`Reconciler`] has what all reconciles share. `Attempt` is the state of one reconcile, from the
-//! first read to the last write. A file imports only files above it in this table:
+//! first read to the last write. A file imports only files above it in this table, and files to its
+//! left:
 //!
 //! | file | contents |
 //! |---|---|
-//! | `observer`, `peer_warnings`, `reconciler`, `worker_slot` | callbacks; what reconciles share |
+//! | `observer`, `reconciler`, `worker_slot` | callbacks; what reconciles share |
 //! | `attempt`, `status_patch`, `metric_values` | the state; patches and changes of a status |
 //! | `read` | reads the target's scale, its pods and the metrics |
 //! | `report` | logs, records events |
@@ -19,7 +20,6 @@ mod decide;
 mod dry_run;
 mod metric_values;
 mod observer;
-mod peer_warnings;
 mod read;
 mod reconciler;
 mod report;
@@ -35,7 +35,6 @@ use tracing::{Instrument, debug};
 use self::attempt::{Attempt, MAX_SCALE_WRITES, Outcome};
 pub use self::{
     observer::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite},
-    peer_warnings::PeerWarnings,
     reconciler::Reconciler,
     worker_slot::{WorkerSlot, WorkerSlots},
     write_scale::MAX_POD_AGE,

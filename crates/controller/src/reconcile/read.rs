@@ -44,7 +44,7 @@ impl Reconciler {
         let scales = self.scale_informers.as_ref()?;
         let target = &hpa.spec.scale_target_ref;
         let kind = GroupKind::parse(&target.api_version, &target.kind).ok()?;
-        let mapping = self.mapper.mappings(&kind).await.ok()?.into_iter().next()?;
+        let mapping = self.mapper.preferred_mapping(&kind).await.ok()?;
         let (namespace, name) = (&hpa.metadata.namespace, &target.name);
         let scale_object = scales.get(&mapping, namespace, name, listed_after)?;
         Some(Target { mapping, scale_object, is_cached: true })
@@ -101,20 +101,20 @@ impl Reconciler {
         plan
     }
 
-    /// Registers the selector and returns the pods that it matches: `listed` if given, else those
-    /// in the cache.
+    /// Registers the selector and returns the pods that it matches: `known_pods` if given, else
+    /// those in the cache.
     pub(super) fn select(
         &self,
         key: &HpaKey,
         selector: &Selector,
-        listed: Option<Vec<Arc<Pod>>>,
+        known_pods: Option<Vec<Arc<Pod>>>,
     ) -> SelectedPods {
         self.selectors.set(key, Some(selector.clone()));
         if self.autoscalers.get(key).is_none() {
             // The autoscaler was deleted during the reconcile, so its selector must not stay.
             self.selectors.remove(key);
         }
-        let pods = listed.unwrap_or_else(|| self.pods.select(&key.namespace, selector));
+        let pods = known_pods.unwrap_or_else(|| self.pods.select(&key.namespace, selector));
         let autoscalers = self.selectors.controlling(&key.namespace, &pods);
         let autoscalers = autoscalers.iter().map(ToString::to_string).collect();
         SelectedPods { pods, autoscalers, ..SelectedPods::default() }

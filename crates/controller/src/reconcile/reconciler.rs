@@ -1,12 +1,15 @@
 //! The state that all reconciles share.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use hpa_lease::{Clock, events::EventRecorder};
-use hpa_metrics::MetricsClient;
+use hpa_metrics::{LogLimit, MetricsClient};
 use kube::Client;
 
-use super::{observer::Observer, peer_warnings::PeerWarnings};
+use super::observer::Observer;
 use crate::{
     cache::{Autoscalers, Pods, SelectorIndex, WatchAges},
     forecast::Forecasts,
@@ -48,8 +51,10 @@ pub struct Reconciler {
     pub forecasts: Arc<Forecasts>,
     /// The field manager of status writes.
     pub field_manager: FieldManager,
-    /// Limits the log lines about peers.
-    pub peer_warnings: PeerWarnings,
+    /// Limits the log lines about peers: each reconcile may find a peer's write.
+    pub peer_log_limit: LogLimit,
+    /// The status writes of all peers since the last such line.
+    pub unlogged_peer_writes: AtomicU64,
     /// An autoscaler is left alone while a peer's last status write is within this window. `None`:
     /// such a write is only reported.
     pub peer_window: Option<PeerWindow>,

@@ -1,6 +1,9 @@
 //! Log lines and events of a reconcile.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use hpa_calc::{
     api::HorizontalPodAutoscaler,
@@ -11,7 +14,7 @@ use hpa_calc::{
     go_text,
     settings::Settings,
 };
-use tokio::time::Instant;
+use hpa_metrics::LogLimit;
 use tracing::{debug, info, warn};
 
 use super::reconciler::Reconciler;
@@ -58,7 +61,8 @@ impl Reconciler {
     ) {
         let Some(PeerWrite { write, is_first }) = autoscaler.peer_writes.take_new() else { return };
         self.observer.peer_wrote(key);
-        if let Some(writes) = self.peer_warnings.count_write(Instant::now()) {
+        let writes = count_peer_write(&self.peer_log_limit, &self.unlogged_peer_writes);
+        if let Some(writes) = writes {
             let StatusWrite { manager, at } = &write;
             warn!(manager, %at, writes, "another controller also writes the status: {CONSEQUENCE}");
         }
@@ -69,16 +73,17 @@ impl Reconciler {
         }
     }
 
-    /// Whether a peer may handle the autoscaler, so that it must be left alone for now. Another
-    /// release of hpa-rs doesn't count.
+    /// Whether a peer may handle the autoscaler. If so, this controller must not write it now.
+    /// Another Helm release of hpa-rs doesn't count.
     pub(super) fn is_left_to_peer(&self, autoscaler: &Autoscaler, settings: &Settings) -> bool {
         let Some(window) = self.peer_window else { return false };
         let write = autoscaler.peer_writes.last().filter(|write| !write.is_by_hpa_rs());
         write.is_some_and(|write| window.includes(&write, settings, self.clock.now()))
     }
 
-    /// Reports that another client changes the target's replicas after each scaling. An autoscaler
-    /// of the API that this controller doesn't handle is found only in this way.
+    /// Reports that another client changes the target's replicas after each scaling. Only this
+    /// check detects an autoscaler of another API with the same target, because this controller
+    /// doesn't watch that API.
     pub(super) fn report_overwritten_replicas(
         &self,
         key: &HpaKey,
@@ -127,6 +132,13 @@ impl Reconciler {
     }
 }
 
+/// Counts a status write of a peer. If a log line is due, returns the number of writes since the
+/// last one.
+fn count_peer_write(limit: &LogLimit, unlogged: &AtomicU64) -> Option<u64> {
+    unlogged.fetch_add(1, Ordering::Relaxed);
+    limit.try_acquire().then(|| unlogged.swap(0, Ordering::Relaxed))
+}
+
 /// Logs changes: a scaling, a failure that is new or differs from the last one, and the end of a
 /// failure. Everything else is logged at debug level, with all details.
 pub(super) fn log_conclusion(
@@ -142,7 +154,7 @@ pub(super) fn log_conclusion(
             // Texts are printed with `%`: the log would escape strings again.
             let text = describe_failure(error, explanation, hpa);
             if error.is_partial() {
-                warn!(error = %text, "some metrics failed, deciding on the others");
+                warn!(error = %text, "metrics failed, deciding on the others or on fallbacks");
             } else {
                 warn!(error = %text, "reconcile failed");
             }
@@ -163,18 +175,39 @@ pub(super) fn log_conclusion(
     debug!(details = %explanation, "decided");
 }
 
-/// The failed metrics with their reasons, if they are the error. The error itself has the texts of
-/// the reference, which repeat what the log line says. The text is escaped and shortened.
+/// Describes an error, escaped and shortened. For a metric error, lists the failed metrics with
+/// their reasons, because the text of kube-controller-manager repeats the rest of the log line.
 fn describe_failure(
     error: &ReconcileError,
     explanation: &Explanation,
     hpa: &HorizontalPodAutoscaler,
 ) -> String {
-    let is_of_metrics =
+    let is_metric_error =
         matches!(error, ReconcileError::ComputeReplicas { .. } | ReconcileError::SomeMetrics(_));
-    let failures = explanation.failures(hpa).filter(|_| is_of_metrics);
-    // The span names the autoscaler, so the text before the cause adds nothing.
-    let text = if is_of_metrics { error.cause().to_owned() } else { error.to_string() };
-    let description = failures.unwrap_or_else(|| one_line(&text).into_owned());
+    let description = if is_metric_error {
+        // The span names the autoscaler, so the text before the cause adds nothing.
+        explanation.failures(hpa).unwrap_or_else(|| one_line(error.cause()).into_owned())
+    } else {
+        one_line(&error.to_string()).into_owned()
+    };
     go_text::truncate(description, MAX_LOGGED_CHARS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn log_line_has_the_number_of_peer_writes_since_the_last_one() {
+        let (limit, unlogged) = (LogLimit::default(), AtomicU64::new(0));
+        let mut counts = Vec::new();
+        // At the seconds 0, 1, 59, 60, 61 and 130.
+        for delay in [0, 1, 58, 1, 1, 69] {
+            tokio::time::advance(Duration::from_secs(delay)).await;
+            counts.push(count_peer_write(&limit, &unlogged));
+        }
+        assert_eq!(counts, [Some(1), None, None, Some(3), None, Some(2)]);
+    }
 }

@@ -40,8 +40,8 @@ pub struct WorkerSlot {
 }
 
 impl WorkerSlot {
-    /// Waits without occupying the slot, unless `wait` is ready at once. During the wait, another
-    /// reconcile can use it. Then waits for a free slot.
+    /// Waits without occupying the slot, unless `wait` is ready at once. Meanwhile, another
+    /// reconcile can use the slot. Afterwards, waits for a free slot.
     pub(super) async fn release_during<F: Future>(&self, wait: F) -> F::Output {
         let mut wait = pin!(wait);
         if let Poll::Ready(output) = poll!(wait.as_mut()) {

@@ -196,7 +196,7 @@ impl Reconciler {
             let (known, response) =
                 (&known.metadata.resource_version, &object.metadata.resource_version);
             let resource = "horizontalpodautoscalers";
-            self.watch_ages.compare_versions(resource, known, response, sent);
+            self.watch_ages.detect_rewind(resource, known, response, sent);
         }
         Ok(StoredHpa { object, spec_hash })
     }

@@ -17,7 +17,7 @@ use crate::k8s::ApiRequestError;
 
 /// The number of cached groups at which unserved and old groups are dropped. Users choose the
 /// groups in their `scaleTargetRef`s, so there can be any number of groups.
-const MAX_GROUPS: usize = 1024;
+const PRUNE_AT: usize = 1024;
 
 /// The age at which a result is refreshed even if no lookup failed.
 const MAX_AGE: Duration = Duration::from_mins(10);
@@ -77,7 +77,7 @@ impl RestMapper {
         let discovered = self.discoveries.get(kind.group.clone(), discover).await;
         let now = Instant::now();
         let mut groups = self.groups.lock();
-        if groups.len() >= MAX_GROUPS && !groups.contains_key(kind.group.as_str()) {
+        if groups.len() >= PRUNE_AT && !groups.contains_key(kind.group.as_str()) {
             groups.retain(|_, group| group.is_worth_keeping(now));
         }
         let group = groups
@@ -85,6 +85,12 @@ impl RestMapper {
             .or_insert_with(|| CachedGroup::never_discovered(now));
         group.store(discovered, now);
         group.mappings(kind)
+    }
+
+    /// The first of [`Self::mappings`].
+    pub(crate) async fn preferred_mapping(&self, kind: &GroupKind) -> Result<Mapping, MapperError> {
+        let first = self.mappings(kind).await?.into_iter().next();
+        first.ok_or_else(|| MapperError::no_match(kind))
     }
 
     /// Marks a group as stale, because a resource of it turned out not to be served. The next
@@ -133,7 +139,7 @@ impl CachedGroup {
         }
         Err(match self.error.as_ref().or(self.resources.version_error.as_ref()) {
             Some(error) => MapperError::Discovery(error.clone()),
-            None => MapperError::NoMatch { kind: kind.kind.clone(), group: kind.group.clone() },
+            None => MapperError::no_match(kind),
         })
     }
 
@@ -150,10 +156,7 @@ impl ResourceNames for RestMapper {
         kind: &str,
     ) -> Result<GroupResource, Box<dyn Error + Send + Sync>> {
         let kind = GroupKind { group: group.into(), kind: kind.into() };
-        let mappings = self.mappings(&kind).await?;
-        match mappings.first() {
-            Some(mapping) => Ok(GroupResource::new(&mapping.group, &mapping.resource)),
-            None => Err(MapperError::NoMatch { kind: kind.kind, group: kind.group }.into()),
-        }
+        let mapping = self.preferred_mapping(&kind).await?;
+        Ok(GroupResource::new(&mapping.group, &mapping.resource))
     }
 }

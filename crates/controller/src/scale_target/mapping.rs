@@ -20,6 +20,12 @@ pub enum MapperError {
     Discovery(ApiRequestError),
 }
 
+impl MapperError {
+    pub(super) fn no_match(kind: &GroupKind) -> Self {
+        Self::NoMatch { kind: kind.kind.clone(), group: kind.group.clone() }
+    }
+}
+
 /// A kind and its API group, without a version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKind {

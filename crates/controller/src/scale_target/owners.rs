@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use super::{
     mapper::RestMapper,
-    mapping::{GroupKind, Mapping, parse_api_version},
+    mapping::{GroupKind, MapperError, Mapping, parse_api_version},
     scale::{ScaleError, ScaleObject},
 };
 use crate::k8s::ApiRequest;
@@ -155,7 +155,7 @@ impl Owners {
     ) -> Result<Option<OwnerReference>, String> {
         let OwnerReference { kind, name, .. } = owner;
         let mapping =
-            self.mapping(owner).await.map_err(|reason| format!("{kind} {name}: {reason}"))?;
+            self.mapping(owner).await.map_err(|error| format!("{kind} {name}: {error}"))?;
         // A target is namespaced, and an object without a namespace can't have a namespaced owner.
         if !mapping.namespaced {
             return Ok(None);
@@ -181,11 +181,9 @@ impl Owners {
         }
     }
 
-    async fn mapping(&self, owner: &OwnerReference) -> Result<Mapping, String> {
-        let kind = GroupKind::parse(&owner.api_version, &owner.kind);
-        let kind = kind.map_err(|error| error.to_string())?;
-        let mappings = self.mapper.mappings(&kind).await.map_err(|error| error.to_string())?;
-        mappings.into_iter().next().ok_or_else(|| "the API server serves no such kind".to_owned())
+    async fn mapping(&self, owner: &OwnerReference) -> Result<Mapping, MapperError> {
+        let kind = GroupKind::parse(&owner.api_version, &owner.kind)?;
+        self.mapper.preferred_mapping(&kind).await
     }
 }
 

@@ -66,7 +66,8 @@ impl TargetReader {
     }
 
     /// The reason why the controller of an autoscaler's target can't create pods. Reads the target
-    /// if its scale has fewer pods than replicas. `None` if it can't be read.
+    /// if its scale has fewer pods than replicas, from the first resource of its kind that has an
+    /// object of that name. `None` if it can't be read.
     pub async fn replica_failure(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -78,8 +79,13 @@ impl TargetReader {
         let target = &hpa.spec.scale_target_ref;
         let kind = GroupKind::parse(&target.api_version, &target.kind).ok()?;
         let mappings = self.mapper.mappings(&kind).await.ok()?;
-        let (namespace, mapping) = (&hpa.metadata.namespace, mappings.first()?);
-        self.scales.replica_failure(namespace, mapping, &target.name).await.ok()?
+        let (namespace, name) = (&hpa.metadata.namespace, &target.name);
+        for mapping in &mappings {
+            if let Ok(failure) = self.scales.replica_failure(namespace, mapping, name).await {
+                return failure;
+            }
+        }
+        None
     }
 
     /// Selects the pods that count for an autoscaler with these settings. `pods` are those that the

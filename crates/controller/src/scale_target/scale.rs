@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hpa_calc::{
     api::{CrossVersionObjectReference, Scale},
     plan::ScaleReadError,
+    report::error_texts::WRITES_WAIT,
 };
 use hpa_metrics::KeyedSemaphores;
 use http::Method;
@@ -27,8 +28,10 @@ use crate::k8s::{ApiRequest, ApiRequestError};
 const MIN_WRITE_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// The maximum number of writes in one namespace that wait for their responses. It is half of the
-/// requests for an API group that may wait, so that a namespace whose webhooks hang leaves
-/// requests to the others.
+/// requests that one API group may use by default: half of [`ClientLimits::concurrency`]. So a
+/// namespace whose webhooks hang leaves requests to the others.
+///
+/// [`ClientLimits::concurrency`]: crate::k8s::ClientLimits::concurrency
 const MAX_NAMESPACE_WRITES: usize = 16;
 
 /// An error when reading or writing a scale. Prints as client-go does, mostly the API server's own
@@ -52,10 +55,7 @@ pub enum ScaleError {
     #[error("invalid resource name {0:?}")]
     InvalidName(String),
     /// Nothing was sent within this time, because other writes in the namespace wait.
-    #[error(
-        "not sent within {0:?}: {MAX_NAMESPACE_WRITES} writes of scales in the namespace wait for \
-         responses"
-    )]
+    #[error("not sent within {0:?}: {MAX_NAMESPACE_WRITES}{WRITES_WAIT}")]
     NotSent(Duration),
     #[error(transparent)]
     Request(ApiRequestError),
@@ -68,7 +68,12 @@ impl ScaleError {
         match self {
             Self::Request(ApiRequestError::Status(status)) => status.code < 500,
             Self::Request(_) => false,
-            _ => true,
+            Self::Conflict(_)
+            | Self::NotFound(_)
+            | Self::NotServed(_)
+            | Self::NoMapping
+            | Self::InvalidName(_)
+            | Self::NotSent(_) => true,
         }
     }
 }

@@ -18,6 +18,23 @@ use super::scaling::ScalingDifference;
 /// The field of the status that a scaling changes.
 const DESIRED_REPLICAS: &str = "desiredReplicas";
 
+/// A status that the peer wrote.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerStatus<'a> {
+    pub status: &'a HorizontalPodAutoscalerStatus,
+    /// Whether the peer wrote it since our last reconcile, so that a scaling in it is new.
+    pub is_new: bool,
+}
+
+impl PeerStatus<'_> {
+    /// The replicas that the peer has just scaled to.
+    pub(super) fn scaled_to(self) -> Option<i32> {
+        let able = reason(self.status, &ConditionType::AbleToScale);
+        let is_scaled = able == Some(&ConditionReason::SucceededRescale);
+        (self.is_new && is_scaled).then_some(self.status.desired_replicas)
+    }
+}
+
 /// A field in which our decision and the peer's differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -50,6 +67,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Whether the decisions agree only if ours is made on the metric values of the peer's status,
+    /// which none of our last reconciles read. A lasting difference may be in the values.
+    pub(super) fn agrees_only_on_peer_metrics(&self) -> bool {
+        self.differences.is_empty() && self.has_same_metrics && !self.has_read_peer_metrics
+    }
+
     /// Whether the desired replicas differ.
     pub(super) fn differs_in_replicas(&self) -> bool {
         self.differences.iter().any(|difference| difference.field == DESIRED_REPLICAS)
@@ -64,16 +87,10 @@ pub fn scale_as_seen_by_peer(peer: &HorizontalPodAutoscalerStatus, scale: Scale)
     Scale { spec_replicas: peer.current_replicas, ..scale }
 }
 
-/// Compares a decision with the status that the peer wrote on the same inputs. If `is_new_status`,
-/// the peer wrote it since the last comparison, so a scaling in it is new.
-pub fn compare(
-    decision: Decision<'_>,
-    peer: &HorizontalPodAutoscalerStatus,
-    is_new_status: bool,
-    now: Timestamp,
-) -> Comparison {
-    let scaled_to = scaled_to(peer, is_new_status);
-    let written = match peer.condition(&ConditionType::AbleToScale) {
+/// Compares a decision with the status that the peer wrote on the same inputs.
+pub fn compare(decision: Decision<'_>, peer: PeerStatus<'_>, now: Timestamp) -> Comparison {
+    let (scaled_to, status) = (peer.scaled_to(), peer.status);
+    let written = match status.condition(&ConditionType::AbleToScale) {
         Some(able) if able.reason == ConditionReason::FailedUpdateScale => {
             Err(ScaleWriteError::failed(&able.message))
         }
@@ -85,12 +102,12 @@ pub fn compare(
     let mut conclusion = decision.conclude(written, now);
     if let Some(mut history) = unscaled {
         if let Some(replicas) = scaled_to {
-            add_scale_event(&mut history, peer.current_replicas, replicas, now);
+            add_scale_event(&mut history, status.current_replicas, replicas, now);
         }
         conclusion.history = history;
     }
-    let differences = differences(&conclusion.status, peer);
-    let has_same_metrics = conclusion.status.current_metrics == peer.current_metrics;
+    let differences = differences(&conclusion.status, status);
+    let has_same_metrics = conclusion.status.current_metrics == status.current_metrics;
     Comparison {
         conclusion,
         differences,
@@ -113,17 +130,16 @@ pub fn compare(
 pub fn compare_any<'a>(
     decision: Decision<'a>,
     earlier: impl IntoIterator<Item = Decision<'a>>,
-    peer: &HorizontalPodAutoscalerStatus,
-    is_new_status: bool,
+    peer: PeerStatus<'_>,
     now: Timestamp,
 ) -> Comparison {
-    let mut best = compare(decision, peer, is_new_status, now);
+    let mut best = compare(decision, peer, now);
     for decision in earlier {
         let is_same = best.differences.is_empty();
         if is_same && best.has_same_metrics {
             break;
         }
-        let other = compare(decision, peer, is_new_status, now);
+        let other = compare(decision, peer, now);
         match (is_same, other.differences.is_empty()) {
             (true, true) if other.has_same_metrics => best = other,
             (true, _) => {}
@@ -136,7 +152,7 @@ pub fn compare_any<'a>(
     }
     if !best.differences.is_empty()
         && !best.has_same_metrics
-        && let Some(replicas) = scaled_to(peer, is_new_status)
+        && let Some(replicas) = peer.scaled_to()
     {
         let recommendations = &mut best.conclusion.history.recommendations;
         for recommendation in recommendations.iter_mut().filter(|ours| ours.at == now) {
@@ -144,13 +160,6 @@ pub fn compare_any<'a>(
         }
     }
     best
-}
-
-/// The replicas that the peer has just scaled to.
-pub(super) fn scaled_to(peer: &HorizontalPodAutoscalerStatus, is_new_status: bool) -> Option<i32> {
-    let is_scaled =
-        reason(peer, &ConditionType::AbleToScale) == Some(&ConditionReason::SucceededRescale);
-    (is_new_status && is_scaled).then_some(peer.desired_replicas)
 }
 
 /// Adds the peer's scaling: policies count it even if we would not have scaled.

@@ -46,7 +46,7 @@ use tower::{BoxError, service_fn};
 
 pub(crate) use comparison::explain_status;
 pub use comparison::{
-    Comparison, Difference, compare, compare_any, differences, scale_as_seen_by_peer,
+    Comparison, Difference, PeerStatus, compare, compare_any, differences, scale_as_seen_by_peer,
 };
 pub use record::{ComparisonResult, Evaluation};
 pub(crate) use record::{DecisionInputs, Observation, ShadowRecord};

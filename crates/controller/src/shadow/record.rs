@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use super::{
     comparison::{Comparison, Difference, explain_status},
     scaling::ScalingDifference,
+    summary::ReportedDifference,
 };
 
 /// The weight of a comparison on metric values that one of our reconciles read.
@@ -69,7 +70,7 @@ impl ComparisonResult {
 pub struct Evaluation {
     pub result: ComparisonResult,
     /// Whether the differences have changed or ended since the last report. `false` while
-    /// unsettled.
+    /// unsettled, and if the decisions agree only on the metric values of the peer's status.
     pub is_new: bool,
 }
 
@@ -106,25 +107,18 @@ pub(crate) struct ShadowRecord {
     streaks: Vec<(String, usize)>,
     /// The differences that were last reported.
     reported: Vec<Difference>,
-    /// The number of comparisons by result.
-    pub(super) counts_by_result: [u64; 3],
+    pub(super) comparison_count: u64,
+    pub(super) unsettled_count: u64,
+    pub(super) different_count: u64,
     /// The number of comparisons with a known past. Only these can have the result
     /// [`ComparisonResult::Different`].
     pub(super) conclusive_comparison_count: u64,
-    pub(super) last_difference: Option<LastDifference>,
+    pub(super) last_difference: Option<ReportedDifference>,
     /// The number of comparisons with a [`ScalingDifference`] and the result
     /// [`ComparisonResult::Unsettled`].
     pub(super) uncounted_scaling_count: u64,
     /// The last of these comparisons.
-    pub(super) last_uncounted_scaling: Option<LastDifference>,
-}
-
-/// All differences of the last comparison of a kind, with the explanations of both decisions.
-#[derive(Clone, Debug)]
-pub(super) struct LastDifference {
-    pub(super) differences: Vec<Difference>,
-    pub(super) ours: String,
-    pub(super) theirs: String,
+    pub(super) last_uncounted_scaling: Option<ReportedDifference>,
 }
 
 impl ShadowRecord {
@@ -206,23 +200,31 @@ impl ShadowRecord {
             ComparisonResult::Unsettled
         };
         self.conclusive_comparison_count += u64::from(is_conclusive);
-        if let Some(count) = self.counts_by_result.get_mut(result as usize) {
-            *count += 1;
-        }
-        let last = || LastDifference {
-            differences: differences.clone(),
+        self.comparison_count += 1;
+        let last = || ReportedDifference {
+            differences: differences.iter().map(ToString::to_string).collect(),
             ours: ours.to_string(),
             theirs: explain_status(peer),
         };
-        if result == ComparisonResult::Different {
-            self.last_difference = Some(last());
-        } else if result == ComparisonResult::Unsettled && scaling.is_some() {
-            self.uncounted_scaling_count += 1;
-            self.last_uncounted_scaling = Some(last());
+        match result {
+            ComparisonResult::Same => {}
+            ComparisonResult::Unsettled => {
+                self.unsettled_count += 1;
+                if scaling.is_some() {
+                    self.uncounted_scaling_count += 1;
+                    self.last_uncounted_scaling = Some(last());
+                }
+            }
+            ComparisonResult::Different => {
+                self.different_count += 1;
+                self.last_difference = Some(last());
+            }
         }
         let to_report =
             if result == ComparisonResult::Different { differences.as_slice() } else { &[] };
-        let is_new = result != ComparisonResult::Unsettled && self.reported != to_report;
+        let is_settled =
+            result != ComparisonResult::Unsettled && !comparison.agrees_only_on_peer_metrics();
+        let is_new = is_settled && self.reported != to_report;
         if is_new {
             self.reported = to_report.to_vec();
         }
@@ -230,7 +232,11 @@ impl ShadowRecord {
     }
 
     /// Adds the comparison's weight to the streaks of the fields that differ, and ends all others.
+    /// Changes nothing if the decisions agree only on the metric values of the peer.
     fn update_streaks(&mut self, comparison: &Comparison) {
+        if comparison.agrees_only_on_peer_metrics() {
+            return;
+        }
         let previous = std::mem::take(&mut self.streaks);
         let weight = if comparison.has_read_peer_metrics { WEIGHT_SEEN } else { WEIGHT_UNSEEN };
         let extended = |difference: &Difference| {

@@ -7,7 +7,7 @@ use std::{
 
 use hpa_calc::{
     MilliValue,
-    api::{HorizontalPodAutoscalerStatus, MetricValueStatus},
+    api::{HorizontalPodAutoscalerStatus, MetricValueStatus, Scale},
     decide::Decision,
     quantity::Quantity,
     readings::{PodSample, PodSamples, Reading},
@@ -15,7 +15,7 @@ use hpa_calc::{
 use jiff::Timestamp;
 
 use super::{
-    comparison::{Comparison, compare, scaled_to},
+    comparison::{Comparison, PeerStatus, compare},
     record::DecisionInputs,
 };
 
@@ -41,20 +41,20 @@ enum Total {
 }
 
 /// Compares a scaling of the peer that differs from our decision in `comparison` once more, on the
-/// metric values of the peer's status. `inputs` are those of our reconciles, newest first.
-/// `status_replicas` are the scale's, as read now. `decide` decides on inputs and status replicas.
+/// metric values of the peer's status. `inputs` are those of our reconciles, newest first. `decide`
+/// decides on inputs and a scale, which is `scale` but for its status replicas.
 ///
 /// The result is a comparison without a difference if there is one. If the scaling exceeds our
 /// decision, the result has the differences and the explanation on the peer's metric values.
 pub(crate) fn compare_scaling<'a>(
     mut comparison: Comparison,
     inputs: &[Arc<DecisionInputs>],
-    status_replicas: i32,
-    peer: &HorizontalPodAutoscalerStatus,
+    scale: &Scale,
+    peer: PeerStatus<'_>,
     now: Timestamp,
-    decide: impl Fn(&DecisionInputs, i32) -> Decision<'a>,
+    decide: impl Fn(&DecisionInputs, Scale) -> Decision<'a>,
 ) -> Comparison {
-    if !comparison.differs_in_replicas() || scaled_to(peer, true).is_none() {
+    if !comparison.differs_in_replicas() || peer.scaled_to().is_none() {
         return comparison;
     }
     let (mut exceeding, mut is_explained) = (None, false);
@@ -64,20 +64,22 @@ pub(crate) fn compare_scaling<'a>(
     let earlier_pods = earlier_pods.filter_map(|pods| i32::try_from(pods).ok());
     let all_status_replicas: BTreeSet<i32> = earlier_pods
         .filter(|pods| *pods > 0)
-        .chain([peer.current_replicas, status_replicas])
+        .chain([peer.status.current_replicas, scale.status_replicas])
         .collect();
     for pods in pods_of_peer(inputs) {
-        for replicas in &all_status_replicas {
+        for status_replicas in all_status_replicas.iter().copied() {
             for total in [Total::Smallest, Total::Largest] {
-                let inputs = with_peer_values(&pods, peer, *replicas, total);
-                let other = compare(decide(&inputs, *replicas), peer, true, now);
+                let inputs = with_peer_values(&pods, peer.status, status_replicas, total);
+                let scale = Scale { status_replicas, ..scale.clone() };
+                let other = compare(decide(&inputs, scale), peer, now);
                 if !other.has_same_metrics {
                     continue;
                 }
                 if other.differences.is_empty() {
-                    return other;
+                    let has_read_peer_metrics = comparison.has_read_peer_metrics;
+                    return Comparison { has_read_peer_metrics, ..other };
                 }
-                if exceeds(peer, &other) {
+                if exceeds(peer.status, &other) {
                     exceeding = Some(other);
                 } else {
                     is_explained = true;

@@ -5,7 +5,7 @@ use std::fmt;
 use hpa_calc::explain::{counted, list_first, one_line};
 use jiff::{SignedDuration, Timestamp};
 
-use super::record::{ComparisonResult, LastDifference, ShadowRecord};
+use super::record::ShadowRecord;
 use crate::{k8s::StatusWrite, key::HpaKey};
 
 /// A peer that has not written a status for this long may have stopped: four default sync periods.
@@ -21,9 +21,9 @@ pub struct Summary {
     /// The number of autoscalers with at least one comparison.
     pub compared_autoscaler_count: usize,
     pub comparison_count: u64,
-    /// The number of comparisons with the result [`ComparisonResult::Different`].
+    /// The number of comparisons that are [`Different`](super::ComparisonResult::Different).
     pub different_count: u64,
-    /// The number of comparisons with the result [`ComparisonResult::Unsettled`].
+    /// The number of comparisons that are [`Unsettled`](super::ComparisonResult::Unsettled).
     pub unsettled_count: u64,
     /// The number of comparisons in which a difference could count, because the past was known.
     pub conclusive_comparison_count: u64,
@@ -38,7 +38,7 @@ pub struct Summary {
     /// The host that holds the lease of the peer. `None` if none does, or if that is unknown.
     pub peer_lease_holder: Option<String>,
     /// The autoscalers with a difference, by name.
-    pub rows: Vec<DifferingAutoscaler>,
+    pub differing_autoscalers: Vec<DifferingAutoscaler>,
     /// The autoscalers with scalings of the peer that differ and don't count, by name.
     pub uncounted_scalings: Vec<UncountedScalings>,
 }
@@ -48,9 +48,9 @@ pub struct Summary {
 pub struct DifferingAutoscaler {
     pub key: HpaKey,
     pub comparison_count: u64,
-    /// The number of comparisons with the result [`ComparisonResult::Different`].
+    /// The number of comparisons that are [`Different`](super::ComparisonResult::Different).
     pub different_count: u64,
-    /// The last comparison with that result.
+    /// The last of these comparisons.
     pub last: ReportedDifference,
 }
 
@@ -72,13 +72,6 @@ pub struct ReportedDifference {
     pub ours: String,
     /// The peer's status.
     pub theirs: String,
-}
-
-impl From<&LastDifference> for ReportedDifference {
-    fn from(last: &LastDifference) -> Self {
-        let differences = last.differences.iter().map(ToString::to_string).collect();
-        Self { differences, ours: last.ours.clone(), theirs: last.theirs.clone() }
-    }
 }
 
 impl fmt::Display for ReportedDifference {
@@ -109,8 +102,7 @@ impl Summary {
             self.last_peer_write = Some((write, SignedDuration::from_secs(age)));
         }
         let Some(record) = record else { return };
-        let comparison_count = record.counts_by_result.iter().sum();
-        let [_, unsettled_count, different_count] = record.counts_by_result;
+        let ShadowRecord { comparison_count, unsettled_count, different_count, .. } = *record;
         self.peer_is_active |= record.new_status_count > 0;
         self.compared_autoscaler_count += usize::from(comparison_count > 0);
         self.comparison_count += comparison_count;
@@ -124,19 +116,18 @@ impl Summary {
             self.longest_window = self.longest_window.max(window);
         }
         if let Some(last) = &record.last_uncounted_scaling {
-            let (key, scaling_count) = (key.clone(), record.uncounted_scaling_count);
             self.uncounted_scalings.push(UncountedScalings {
-                key,
-                scaling_count,
-                last: last.into(),
+                key: key.clone(),
+                scaling_count: record.uncounted_scaling_count,
+                last: last.clone(),
             });
         }
         if let Some(last) = &record.last_difference {
-            self.rows.push(DifferingAutoscaler {
+            self.differing_autoscalers.push(DifferingAutoscaler {
                 key,
                 comparison_count,
                 different_count,
-                last: last.into(),
+                last: last.clone(),
             });
         }
     }
@@ -185,7 +176,7 @@ impl Summary {
 /// each autoscaler with a difference or with scalings that don't count.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { autoscaler_count, compared_autoscaler_count, unsettled_count, rows, .. } = self;
+        let Self { autoscaler_count, compared_autoscaler_count, unsettled_count, .. } = self;
         self.write_peer(f)?;
         if compared_autoscaler_count < autoscaler_count {
             let missing = counted(autoscaler_count - compared_autoscaler_count, "autoscaler");
@@ -210,7 +201,8 @@ impl fmt::Display for Summary {
                 counted(*unsettled_count, "decision")
             )?;
         }
-        for DifferingAutoscaler { key, comparison_count, different_count, last } in rows {
+        for differing in &self.differing_autoscalers {
+            let DifferingAutoscaler { key, comparison_count, different_count, last } = differing;
             write!(f, "\n{key}: {different_count} of {comparison_count}\n{last}")?;
         }
         for UncountedScalings { key, scaling_count, last } in &self.uncounted_scalings {
@@ -220,10 +212,3 @@ impl fmt::Display for Summary {
         Ok(())
     }
 }
-
-// `ShadowRecord::counts_by_result` is indexed by the result.
-const _: () = assert!(
-    ComparisonResult::Same as usize == 0
-        && ComparisonResult::Unsettled as usize == 1
-        && ComparisonResult::Different as usize == 2
-);

@@ -23,8 +23,9 @@ use crate::{k8s::StatusWrite, key::HpaKey};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn readings(value: MilliValue) -> Readings {
-    Readings::from_iter([(0, Ok(Reading::External(vec![value].into())))])
+/// The readings of a reconcile that read this many jobs.
+fn readings(jobs: i64) -> Readings {
+    Readings::from_iter([(0, Ok(Reading::External(vec![MilliValue::from_units(jobs)].into())))])
 }
 
 fn now() -> Timestamp {
@@ -60,12 +61,17 @@ fn decide<T>(replicas: i32, jobs: i64, then: impl FnOnce(Decision<'_>) -> T) -> 
     let scale =
         Scale { spec_replicas: replicas, status_replicas: replicas, selector: "app=web".into() };
     let plan = Plan::new(&hpa, Ok(scale), &settings, |_| SelectedPods::default());
-    then(plan.decide(readings(MilliValue::from_units(jobs)), History::default(), now()))
+    then(plan.decide(readings(jobs), History::default(), now()))
+}
+
+/// A status that the peer has just written.
+fn new_status(status: &HorizontalPodAutoscalerStatus) -> PeerStatus<'_> {
+    PeerStatus { status, is_new: true }
 }
 
 /// Our decision compared with a status that the peer has just written.
 fn compare_with(replicas: i32, jobs: i64, peer: &HorizontalPodAutoscalerStatus) -> Comparison {
-    decide(replicas, jobs, |decision| compare(decision, peer, true, now()))
+    decide(replicas, jobs, |decision| compare(decision, new_status(peer), now()))
 }
 
 /// The status of a peer that decides like this controller on these current replicas and jobs.
@@ -129,8 +135,9 @@ fn scale_has_the_replicas_that_the_peer_read() {
 #[test]
 fn different_scaling_on_the_same_metrics_is_not_our_recommendation() {
     let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(2, 5) };
-    let found =
-        decide(2, 5, |decision| compare_any(decision.clone(), [decision], &theirs, true, now()));
+    let found = decide(2, 5, |decision| {
+        compare_any(decision.clone(), [decision], new_status(&theirs), now())
+    });
     assert_eq!((found.differences.len(), found.has_same_metrics), (1, true));
     assert_eq!(found.conclusion.history.recommendations.last().map(|last| last.replicas), Some(5));
 }
@@ -141,12 +148,12 @@ fn compare_any_with(now_and_earlier: &[i64], peer_jobs: i64) -> Comparison {
     let (hpa, settings, theirs) = (hpa(json!({})), Settings::default(), peer_status(2, peer_jobs));
     let scale = Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() };
     let mut decisions = now_and_earlier.iter().map(|jobs| {
-        let readings = readings(MilliValue::from_units(*jobs));
-        let inputs = DecisionInputs { selected: SelectedPods::default(), readings };
+        let inputs =
+            DecisionInputs { selected: SelectedPods::default(), readings: readings(*jobs) };
         inputs.decide(&hpa, Ok(scale.clone()), &settings, History::default(), now())
     });
     let decision = decisions.next().expect("the decision on the jobs read now");
-    compare_any(decision, decisions, &theirs, true, now())
+    compare_any(decision, decisions, new_status(&theirs), now())
 }
 
 #[test]
@@ -188,18 +195,18 @@ fn compare_scaling_with(
     let settings = Settings::default().with(|settings| settings.tolerance = tolerance);
     let inputs = readings
         .map(|readings| Arc::new(DecisionInputs { selected: SelectedPods::default(), readings }));
-    let decide = |inputs: &DecisionInputs, status_replicas| {
-        let scale = Scale { spec_replicas: 8, status_replicas, selector: "app=web".into() };
+    let scale = Scale { spec_replicas: 8, status_replicas: 8, selector: "app=web".into() };
+    let decide = |inputs: &DecisionInputs, scale| {
         inputs.decide(&hpa, Ok(scale), &settings, History::default(), now())
     };
-    let [latest, earlier] = &inputs;
-    let comparison = compare_any(decide(latest, 8), [decide(earlier, 8)], theirs, true, now());
-    compare_scaling(comparison, &inputs, 8, theirs, now(), decide)
+    let [latest, earlier] = inputs.each_ref().map(|inputs| decide(inputs, scale.clone()));
+    let comparison = compare_any(latest, [earlier], new_status(theirs), now());
+    compare_scaling(comparison, &inputs, &scale, new_status(theirs), now(), decide)
 }
 
 /// The readings of two reconciles that both read 8 jobs.
 fn eight_jobs() -> [Readings; 2] {
-    [(); 2].map(|()| readings(MilliValue::from_units(8)))
+    [(); 2].map(|()| readings(8))
 }
 
 #[test]
@@ -216,6 +223,20 @@ fn scaling_that_our_decision_does_not_reach_counts_at_once() {
 fn scaling_is_the_same_on_the_metric_values_of_the_peer() {
     let found = compare_scaling_with(0.1, eight_jobs(), &peer_status(8, 9));
     assert_eq!((found.scaling_difference, found.differences), (None, vec![]));
+}
+
+#[test]
+fn scaling_that_agrees_only_on_the_metrics_of_the_peer_ends_no_streak() {
+    let mut record = record(false);
+    for _ in 0..7 {
+        assert_eq!(evaluate(&mut record, 7, 5, 1), (Unsettled, false));
+    }
+    let theirs = peer_status(8, 9);
+    let found = compare_scaling_with(0.1, eight_jobs(), &theirs);
+    assert_eq!(record.evaluate(&found, &theirs, MINUTE).result, Same);
+    assert_eq!(evaluate(&mut record, 7, 5, 1), (Different, true));
+    let evaluation = record.evaluate(&found, &theirs, MINUTE);
+    assert_eq!((evaluation.result, evaluation.is_new), (Same, false));
 }
 
 #[test]
@@ -289,9 +310,8 @@ fn persistent_difference_counts() {
 fn difference_on_the_same_metrics_counts_after_two_comparisons() {
     let mut record = record(false);
     let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(2, 5) };
-    let results = [1, 1].map(|minute| {
-        record.evaluate(&compare_with(2, 5, &theirs), &theirs, MINUTE * minute).result
-    });
+    let results =
+        [(); 2].map(|()| record.evaluate(&compare_with(2, 5, &theirs), &theirs, MINUTE).result);
     assert_eq!(results, [Unsettled, Different]);
 }
 
@@ -312,17 +332,15 @@ fn difference_under_a_policy_counts_after_four_comparisons() {
 #[test]
 fn last_inputs_are_kept_until_the_spec_changes() {
     let mut record = record(false);
-    let read = |jobs: i64| {
-        let readings = readings(MilliValue::from_milli(jobs));
-        Some(Arc::new(DecisionInputs { selected: SelectedPods::default(), readings }))
+    let inputs = |jobs: i64| {
+        Arc::new(DecisionInputs { selected: SelectedPods::default(), readings: readings(jobs) })
     };
     let add = |record: &mut ShadowRecord, jobs: Option<i64>| -> Vec<_> {
-        let earlier = record.add_inputs(jobs.and_then(read));
+        let earlier = record.add_inputs(jobs.map(inputs));
         earlier.iter().map(|inputs| inputs.readings.get(0).cloned()).collect()
     };
-    let of_jobs = |jobs: &[i64]| -> Vec<_> {
-        let reading = |jobs: &i64| Reading::External(vec![MilliValue::from_milli(*jobs)].into());
-        jobs.iter().map(|jobs| Some(Ok(reading(jobs)))).collect()
+    let of_jobs = |all: &[i64]| -> Vec<_> {
+        all.iter().map(|jobs| readings(*jobs).get(0).cloned()).collect()
     };
     assert_eq!(add(&mut record, Some(1)), of_jobs(&[]));
     assert_eq!(add(&mut record, Some(2)), of_jobs(&[1]));
@@ -341,7 +359,7 @@ fn difference_on_earlier_metrics_counts_after_four_comparisons() {
     let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(2, 5) };
     let comparison = || {
         decide(2, 7, |decision| {
-            decide(2, 5, |earlier| compare_any(decision, [earlier], &theirs, true, now()))
+            decide(2, 5, |earlier| compare_any(decision, [earlier], new_status(&theirs), now()))
         })
     };
     let results = [(); 4].map(|()| record.evaluate(&comparison(), &theirs, MINUTE).result);
@@ -360,10 +378,8 @@ fn difference_does_not_count_before_the_past_is_known() {
 
 #[test]
 fn status_is_compared_once_the_peer_has_written_it() {
-    let begin =
-        |status: Value| ShadowRecord::new(Arc::new(hpa(status)), &Settings::default(), MINUTE);
     let untouched = Arc::new(hpa(json!({})));
-    let mut record = begin(json!({}));
+    let mut record = record(false);
     assert!(record.observe(&untouched).is_none(), "no controller has decided on it");
     let decided = Arc::new(hpa(json!(peer_status(2, 5))));
     let observation = record.observe(&decided).expect("a status to compare with");
@@ -408,7 +424,8 @@ fn summary_lists_the_autoscalers_with_differences() {
     add("web", write("old", 100), Some(compared(7)));
     let Summary { autoscaler_count, compared_autoscaler_count, comparison_count, .. } = summary;
     assert_eq!((autoscaler_count, compared_autoscaler_count, comparison_count), (3, 2, 18));
-    assert_eq!((summary.different_count, summary.unsettled_count, summary.rows.len()), (2, 7, 1));
+    let differing_count = summary.differing_autoscalers.len();
+    assert_eq!((summary.different_count, summary.unsettled_count, differing_count), (2, 7, 1));
     let text = summary.to_string();
     assert!(
         text.starts_with(
@@ -420,7 +437,8 @@ fn summary_lists_the_autoscalers_with_differences() {
     );
     assert!(
         text.contains(
-            "\nshop/web: 2 of 9\n  desiredReplicas: ours 7, theirs 5\n  ours:   2 -> 7; *external metric jobs"
+            "\nshop/web: 2 of 9\n  desiredReplicas: ours 7, theirs 5\n  ours:   2 -> 7; *external \
+             metric jobs"
         ),
         "{text}"
     );

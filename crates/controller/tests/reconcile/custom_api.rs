@@ -20,7 +20,7 @@ async fn status_of_a_custom_autoscaler_is_written_to_the_custom_api() {
     writer.run().await;
     let server = server.lock();
     assert_eq!(server.scale_writes, [(4, 1)]);
-    assert_eq!((server.custom_status_patches, server.status_patches.len()), (1, 1));
+    assert_eq!((server.custom_status_patch_count, server.status_patches.len()), (1, 1));
     assert_eq!(server.events[0]["involvedObject"]["apiVersion"], "autoscaling.hpa-rs.dev/v2");
 }
 

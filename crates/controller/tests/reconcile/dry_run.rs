@@ -98,7 +98,7 @@ async fn persistent_difference_has_the_result_different() {
 /// The peer scales before it writes its status, so pods and metrics may have changed since its
 /// decision.
 #[tokio::test]
-async fn decision_before_a_scaling_is_compared() {
+async fn scaling_is_compared_on_inputs_read_before_it() {
     let (mut reconciler, results, server) = dry_run_reconciler(server());
     reconciler.reconcile(&key()).await;
     server.lock().replicas = 4;
@@ -127,7 +127,7 @@ async fn scaling_that_our_decision_does_not_reach_is_different_at_once() {
 }
 
 #[tokio::test]
-async fn scaling_is_compared_on_metric_values_that_no_kept_inputs_have() {
+async fn scaling_is_compared_on_metric_values_of_the_peer_status() {
     let (mut reconciler, results, _) = dry_run_reconciler(server());
     // With the default window, the first recommendation of 4 would still apply and scale up.
     let rules = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
@@ -172,9 +172,7 @@ async fn unchanged_status_delays_our_recommendation() {
 /// An outdated selector would make those of other autoscalers ambiguous.
 #[tokio::test]
 async fn selector_is_cleared_at_zero_replicas_and_with_an_unreadable_new_target() {
-    let server = Arc::new(Mutex::new(server()));
-    let mut reconciler = reconciler(&server);
-    reconciler.dry_run = true;
+    let (reconciler, _, server) = dry_run_reconciler(server());
     let pods = reconciler.pods.select("shop", &Selector::everything());
     let controlling = || reconciler.selectors.controlling("shop", &pods);
     for (replicas, expected) in [(2, vec![key()]), (0, vec![]), (2, vec![key()])] {

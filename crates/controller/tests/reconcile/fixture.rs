@@ -1,6 +1,9 @@
 //! The reconciler under test, with its autoscaler, pods and metrics.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use hpa_calc::{
@@ -14,15 +17,15 @@ use hpa_controller::{
     cache::{Autoscalers, Origin, Pods, SelectorIndex},
     events::{EventRecorder, EventWriter},
     k8s::FieldManager,
-    reconcile::{PeerWarnings, Reconciler},
+    reconcile::Reconciler,
     scale_target::{MapperConfig, Owners, RestMapper, ScaleClient},
 };
-use hpa_metrics::MetricsClient;
+use hpa_metrics::{LogLimit, MetricsClient};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::server::{Server, client, merged};
+use crate::server::{Server, client, merged_status};
 
 pub(crate) fn hpa() -> HorizontalPodAutoscaler {
     serde_json::from_value(json!({
@@ -118,7 +121,8 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         observer: Arc::new(()),
         forecasts: Arc::default(),
         field_manager: FieldManager::default(),
-        peer_warnings: PeerWarnings::default(),
+        peer_log_limit: LogLimit::default(),
+        unlogged_peer_writes: AtomicU64::new(0),
         peer_window: None,
         dry_run: false,
         client,
@@ -140,5 +144,5 @@ pub(crate) async fn reconcile_once(server: Server) -> Server {
 
 /// The conditions that were written, as JSON.
 pub(crate) fn conditions(server: &Server) -> String {
-    merged(&server.status_patches)["conditions"].to_string()
+    merged_status(&server.status_patches)["conditions"].to_string()
 }

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use hpa_calc::{
-    MilliValue,
+    HorizontalPodAutoscaler, MilliValue,
     readings::{MetricQuery, MetricsApi, ReadError, Reading},
     selector::Selector,
 };
@@ -41,8 +41,8 @@ impl io::Write for LogBuffer {
 static OTHER_SUBSCRIBER: LazyLock<Dispatch> =
     LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
 
-/// The lines that reconciles log, without timestamps.
-async fn log_lines_of(reconcilers: &[Reconciler], level: Level) -> Vec<String> {
+/// The lines that a reconcile logs, without timestamps.
+async fn log_lines_of(reconciler: &Reconciler, level: Level) -> Vec<String> {
     LazyLock::force(&OTHER_SUBSCRIBER);
     let lines = LogBuffer::default();
     let writer = lines.clone();
@@ -54,9 +54,7 @@ async fn log_lines_of(reconcilers: &[Reconciler], level: Level) -> Vec<String> {
         .without_time()
         .finish();
     let guard = tracing::subscriber::set_default(subscriber);
-    for reconciler in reconcilers {
-        reconciler.reconcile(&key()).await;
-    }
+    reconciler.reconcile(&key()).await;
     drop(guard);
     let text = String::from_utf8(lines.0.lock().clone()).expect("text");
     text.lines().map(|line| line.trim_start().to_owned()).collect()
@@ -65,7 +63,7 @@ async fn log_lines_of(reconcilers: &[Reconciler], level: Level) -> Vec<String> {
 async fn info_lines_of(server: Server, metrics: impl MetricsClient + 'static) -> Vec<String> {
     let server = Arc::new(Mutex::new(server));
     let metrics = Arc::new(metrics);
-    log_lines_of(&[Reconciler { metrics, ..reconciler(&server) }], Level::INFO).await
+    log_lines_of(&Reconciler { metrics, ..reconciler(&server) }, Level::INFO).await
 }
 
 /// A metrics API that fails with this message.
@@ -110,11 +108,8 @@ async fn cause_of_a_failure_is_escaped_once() {
 }
 
 /// The autoscaler with one External metric instead of its metrics.
-fn hpa_with_external_metric(name: &str) -> hpa_calc::HorizontalPodAutoscaler {
-    let metric = json!({ "type": "External", "external": {
-        "metric": { "name": name }, "target": { "type": "AverageValue", "averageValue": "1" },
-    } });
-    hpa_with(json!({ "metrics": [metric] }), false)
+fn hpa_with_external_metric(name: &str) -> HorizontalPodAutoscaler {
+    hpa_with(json!({ "metrics": [] }), &[name])
 }
 
 /// Serves the value 4 of any External metric.
@@ -135,7 +130,7 @@ async fn decision_is_escaped_once() {
     let metrics = Arc::new(ExternalMetrics);
     let reconciler = Reconciler { metrics, ..reconciler(&server) };
     reconciler.autoscalers.apply(&key(), hpa, Origin::List);
-    let lines = log_lines_of(&[reconciler], Level::INFO).await;
+    let lines = log_lines_of(&reconciler, Level::INFO).await;
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
     assert!(line.contains(r" decision=a\u{1b}[31m\u{202e} is at "), "{line}");
 }
@@ -146,7 +141,7 @@ async fn long_names_are_shortened_in_the_log() {
     let reconciler = Reconciler { metrics: Arc::new(UNAVAILABLE), ..reconciler(&server) };
     let hpa = hpa_with_external_metric(&"n".repeat(200_000));
     reconciler.autoscalers.apply(&key(), hpa, Origin::List);
-    let lines = log_lines_of(&[reconciler], Level::INFO).await;
+    let lines = log_lines_of(&reconciler, Level::INFO).await;
     let [line] = lines.as_slice() else { panic!("{} lines", lines.len()) };
     assert!(line.contains(" error=nnn") && line.ends_with("n…") && line.len() < 2200, "{line}");
 }
@@ -183,53 +178,52 @@ impl MetricsClient for OnlyCpu {
     }
 }
 
-/// The autoscaler with these fields in its spec, and optionally two External metrics.
-fn hpa_with(spec: Value, with_external: bool) -> hpa_calc::HorizontalPodAutoscaler {
+/// The autoscaler with these fields in its spec, and additional External metrics.
+fn hpa_with(spec: Value, external_metrics: &[&str]) -> HorizontalPodAutoscaler {
     let mut hpa = serde_json::to_value(hpa()).expect("JSON");
     for (name, value) in spec.as_object().into_iter().flatten() {
         hpa["spec"][name] = value.clone();
     }
-    let external = |name: &str| {
+    let metrics = hpa["spec"]["metrics"].as_array_mut().expect("metrics");
+    metrics.extend(external_metrics.iter().map(|name| {
         json!({ "type": "External", "external": {
             "metric": { "name": name }, "target": { "type": "AverageValue", "averageValue": "1" },
         } })
-    };
-    if let (true, Some(metrics)) = (with_external, hpa["spec"]["metrics"].as_array_mut()) {
-        metrics.extend(["queue", "rate"].map(external));
-    }
+    }));
     serde_json::from_value(hpa).expect("an autoscaler")
 }
 
 /// The debug level logs all details.
 #[tokio::test]
 async fn no_line_repeats_its_cause_or_has_an_empty_reason() {
+    let (none, external): (&[&str], &[&str]) = (&[], &["queue", "rate"]);
     let disabled = json!({ "behavior": { "scaleUp": {
         "selectPolicy": "Disabled", "stabilizationWindowSeconds": 0,
     } } });
     let paused =
         Server { annotations: json!({ "autoscaling.hpa-rs.dev/pause": "true" }), ..server() };
     let at_zero = Server { replicas: 0, ..server() };
-    let situations: Vec<(&str, Server, Value, bool, i64)> = vec![
-        ("scaled", server(), json!({}), false, 100),
-        ("stabilized", server(), json!({}), false, 10),
-        ("at the bound", server(), json!({ "maxReplicas": 2 }), false, 100),
-        ("above the bound", server(), json!({ "maxReplicas": 1 }), false, 100),
-        ("policy", server(), disabled, false, 100),
-        ("paused", paused, json!({}), false, 100),
-        ("disabled at zero replicas", at_zero, json!({}), false, 100),
-        ("no scale", Server { scale_is_served: false, ..server() }, json!({}), false, 100),
-        ("External metrics fail", server(), json!({}), true, 100),
-        ("failed metrics block the scale-down", server(), json!({}), true, 10),
+    let situations: Vec<(&str, Server, Value, &[&str], i64)> = vec![
+        ("scaled", server(), json!({}), none, 100),
+        ("stabilized", server(), json!({}), none, 10),
+        ("at the bound", server(), json!({ "maxReplicas": 2 }), none, 100),
+        ("above the bound", server(), json!({ "maxReplicas": 1 }), none, 100),
+        ("policy", server(), disabled, none, 100),
+        ("paused", paused, json!({}), none, 100),
+        ("disabled at zero replicas", at_zero, json!({}), none, 100),
+        ("no scale", Server { scale_is_served: false, ..server() }, json!({}), none, 100),
+        ("External metrics fail", server(), json!({}), external, 100),
+        ("failed metrics block the scale-down", server(), json!({}), external, 10),
     ];
-    for (name, server, spec, with_external, milli) in situations {
+    for (name, server, spec, external_metrics, milli) in situations {
         let server = Arc::new(Mutex::new(server));
         let metrics = Arc::new(OnlyCpu { milli });
         let reconciler = Reconciler { metrics, ..reconciler(&server) };
-        let hpa = hpa_with(spec, with_external);
+        let hpa = hpa_with(spec, external_metrics);
         reconciler.autoscalers.apply(&key(), hpa, Origin::List);
         // The second reconcile logs a failure that continues.
         for _ in 0..2 {
-            let lines = log_lines_of(std::slice::from_ref(&reconciler), Level::DEBUG).await;
+            let lines = log_lines_of(&reconciler, Level::DEBUG).await;
             let lines: Vec<_> =
                 lines.iter().filter(|line| line.contains("reconcile{hpa=shop/web}")).collect();
             assert!(

@@ -1,7 +1,4 @@
 //! Writes of the scale, and their conflicts.
-//!
-//! An element of `scale_writes` has the replicas, and the target's resource version before the
-//! write.
 
 use serde_json::json;
 

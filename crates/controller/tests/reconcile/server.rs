@@ -38,12 +38,13 @@ pub(crate) struct Server {
     pub(crate) metrics: Option<Value>,
     /// The annotations of the autoscaler.
     pub(crate) annotations: Value,
-    /// The replicas of each successful scale write, and the resource version that it was written
-    /// against.
+    /// The replicas of each successful scale write, and the target's resource version before it.
     pub(crate) scale_writes: Vec<(i64, u64)>,
+    /// The patches of the status in either API.
     pub(crate) status_patches: Vec<Value>,
+    /// The number of these in the custom API.
+    pub(crate) custom_status_patch_count: usize,
     pub(crate) events: Vec<Value>,
-    pub(crate) custom_status_patches: usize,
 }
 
 impl Server {
@@ -91,7 +92,7 @@ impl Server {
             return hpa_not_found();
         }
         let mut object = self.hpa();
-        object["status"] = merged(&self.status_patches);
+        object["status"] = merged_status(&self.status_patches);
         object["metadata"]["resourceVersion"] =
             json!((100 + self.status_patches.len()).to_string());
         (StatusCode::OK, object)
@@ -151,7 +152,7 @@ impl Server {
             // The custom API serves the same object.
             (method, CUSTOM) => self.respond(method, HPA, body),
             (method, CUSTOM_STATUS) => {
-                self.custom_status_patches += 1;
+                self.custom_status_patch_count += 1;
                 self.respond(method, STATUS, body)
             }
             (method, path) => panic!("unexpected {method} {path}"),
@@ -172,7 +173,7 @@ fn failure(code: StatusCode, reason: &str, message: &str, details: &Value) -> (S
 }
 
 /// The status after these merge patches.
-pub(crate) fn merged(patches: &[Value]) -> Value {
+pub(crate) fn merged_status(patches: &[Value]) -> Value {
     let mut status = json!({ "desiredReplicas": 0, "currentMetrics": null });
     for (name, value) in
         patches.iter().flat_map(|patch| patch["status"].as_object().expect("a status"))

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     fixture::{conditions, hpa, key, reconciler, server, usage},
-    server::{Server, merged},
+    server::{Server, merged_status},
 };
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn other_changes_of_a_status_are_written_at_once() {
     *clock.elapsed.lock() = Duration::from_secs(15);
     reconciler.metrics = Arc::new(usage(100));
     reconciler.reconcile(&key()).await;
-    assert_eq!(merged(&server.lock().status_patches)["desiredReplicas"], 4);
+    assert_eq!(merged_status(&server.lock().status_patches)["desiredReplicas"], 4);
     // An unreadable scale changes a condition.
     *clock.elapsed.lock() = Duration::from_secs(30);
     server.lock().scale_is_served = false;

@@ -32,15 +32,15 @@ pub(crate) const WINDOW: i64 = 300;
 /// The lease duration in seconds: the longest time without a leader after one was killed.
 pub(crate) const LEASE: i64 = 15;
 
-/// The writes of the controllers, and the faults of the API server.
+/// Records the requests of the controllers to the API server, and injects faults.
 #[derive(Default)]
-pub(crate) struct WritesAndFaults {
+pub(crate) struct ApiRecorder {
     /// The seconds at which a ConfigMap was written.
-    pub(crate) config_maps: Mutex<Vec<i64>>,
-    /// Writes of statuses and ConfigMaps hang, so that a scaling leaves no record.
+    pub(crate) config_map_write_seconds: Mutex<Vec<i64>>,
+    /// Writes of statuses and ConfigMaps hang: a scaling leaves no record.
     pub(crate) hang_status_and_history_writes: AtomicBool,
     /// Writes of ConfigMaps are refused.
-    pub(crate) refuse_config_maps: AtomicBool,
+    pub(crate) refuse_config_map_writes: AtomicBool,
     /// Writes of this resource make the task that sends them panic.
     pub(crate) panicking_writes: Mutex<Option<&'static str>>,
     /// Reads of the external metric hang.
@@ -53,7 +53,7 @@ pub(crate) struct Cluster {
     pub(crate) clock: VirtualClock,
     pub(crate) testbed: Testbed,
     pub(crate) metrics: Arc<SettableMetrics>,
-    pub(crate) writes: Arc<WritesAndFaults>,
+    pub(crate) api: Arc<ApiRecorder>,
     pub(crate) keep_history: bool,
     pub(crate) leader_tasks: Vec<LeaderTask>,
 }
@@ -73,8 +73,8 @@ impl Cluster {
         let mut hpa = objects::hpa("web", 1..=20, [objects::external_metric("load", "1")]);
         hpa["spec"]["behavior"] = behavior;
         testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2), hpa]);
-        let (writes, leader_tasks) = (Arc::default(), Vec::new());
-        Self { clock, testbed, metrics, writes, keep_history, leader_tasks }
+        let (api, leader_tasks) = (Arc::default(), Vec::new());
+        Self { clock, testbed, metrics, api, keep_history, leader_tasks }
     }
 
     /// Starts a controller. It is a standby if there is a leader.
@@ -101,6 +101,13 @@ impl Cluster {
         (RunningController::start(dependencies, options), telemetry)
     }
 
+    /// Starts a leader, and a second later a standby.
+    pub(crate) async fn start_leader_and_standby(&self) -> (RunningController, RunningController) {
+        let leader = self.start_controller("a");
+        self.at(1).await;
+        (leader, self.start_controller("b"))
+    }
+
     /// Whole seconds since the start.
     pub(crate) fn second(&self) -> i64 {
         i64::try_from(self.clock.age().as_secs()).expect("a short test")
@@ -121,38 +128,41 @@ impl Cluster {
     }
 
     pub(crate) fn client(&self) -> Client {
-        let (server, writes, clock) =
-            (self.testbed.client(), self.writes.clone(), self.clock.clone());
+        let (server, api, clock) = (self.testbed.client(), self.api.clone(), self.clock.clone());
         let recording = service_fn(move |request: Request<Body>| {
-            let (server, writes, clock) = (server.clone(), writes.clone(), clock.clone());
+            let (server, api, clock) = (server.clone(), api.clone(), clock.clone());
             async move {
                 let (is_read, path) =
                     (request.method() == Method::GET, request.uri().path().to_owned());
-                let is_record = path.ends_with("/status") || path.contains("/configmaps");
+                let is_config_map = path.contains("/configmaps");
+                let is_record = is_config_map || path.ends_with("/status");
                 if !is_read
                     && is_record
-                    && writes.hang_status_and_history_writes.load(Ordering::SeqCst)
+                    && api.hang_status_and_history_writes.load(Ordering::SeqCst)
                 {
                     std::future::pending::<()>().await;
                 }
-                let panicking = *writes.panicking_writes.lock();
+                let panicking = *api.panicking_writes.lock();
                 if let Some(resource) = panicking.filter(|_| !is_read) {
-                    assert!(!path.ends_with(resource), "a bug in the sender");
+                    assert!(
+                        !path.ends_with(resource),
+                        "injected panic of the task that writes {resource}"
+                    );
                 }
                 let is_metric = path.contains("/external.metrics.k8s.io/");
-                if is_metric && writes.hang_metrics.load(Ordering::SeqCst) {
-                    writes.has_hung.store(true, Ordering::SeqCst);
+                if is_metric && api.hang_metrics.load(Ordering::SeqCst) {
+                    api.has_hung.store(true, Ordering::SeqCst);
                     std::future::pending::<()>().await;
                 }
-                let is_config_map = path.contains("/configmaps");
-                if !is_read && is_config_map && writes.refuse_config_maps.load(Ordering::SeqCst) {
+                if !is_read && is_config_map && api.refuse_config_map_writes.load(Ordering::SeqCst)
+                {
                     let refused = Response::builder().status(403).body(Body::from(Vec::new()));
                     return Ok(refused.expect("a response"));
                 }
                 let response = server.send(request).await?;
                 let now = i64::try_from(clock.age().as_secs()).expect("a short test");
                 if !is_read && response.status().is_success() && is_config_map {
-                    writes.config_maps.lock().push(now);
+                    api.config_map_write_seconds.lock().push(now);
                 }
                 Ok::<_, kube::Error>(response)
             }
@@ -176,30 +186,29 @@ impl Cluster {
 
     /// Waits for this number of replicas. Returns the second.
     pub(crate) async fn wait_until_scaled_to(&self, replicas: i64) -> i64 {
+        self.wait_while(|current| current != replicas).await
+    }
+
+    /// Waits until the number of replicas changes. Returns the second and the new number.
+    pub(crate) async fn wait_until_scaled_from(&self, replicas: i64) -> (i64, i64) {
+        (self.wait_while(|current| current == replicas).await, self.replicas())
+    }
+
+    /// Waits while the number of replicas fulfills a condition. Returns the second.
+    async fn wait_while(&self, is_fulfilled: impl Fn(i64) -> bool) -> i64 {
         let mut second = self.second();
-        while self.replicas() != replicas {
-            assert!(second < 5000, "still {} replicas, not {replicas}", self.replicas());
+        while is_fulfilled(self.replicas()) {
+            assert!(second < 5000, "still {} replicas", self.replicas());
             second += 1;
             self.at(second).await;
         }
         second
     }
-
-    /// Waits until the number of replicas changes. Returns the second and the new number.
-    pub(crate) async fn wait_until_scaled_from(&self, replicas: i64) -> (i64, i64) {
-        let mut second = self.second();
-        while self.replicas() == replicas {
-            assert!(second < 5000, "still {replicas} replicas");
-            second += 1;
-            self.at(second).await;
-        }
-        (second, self.replicas())
-    }
 }
 
-/// The value of a series of a controller; -1 if it has none.
+/// The value of a series that a controller exports.
 pub(crate) fn exported_value(telemetry: &Telemetry, series: &str) -> i64 {
     let text = telemetry.render();
     let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    value.map_or(-1, |value| value.parse().expect("an integer"))
+    value.expect(series).parse().expect("an integer")
 }

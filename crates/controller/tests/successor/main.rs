@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
 use hpa_controller::{LeaderTask, Telemetry};
-use hpa_tests::harness::{NAMESPACE, TestbedExt, objects};
+use hpa_tests::harness::{TestbedExt, objects};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -24,16 +24,14 @@ use crate::cluster::{Cluster, LEASE, SYNC, WINDOW, exported_value};
 /// The second of the scale-down, if the load falls at 200 and the leader is killed at `killed`.
 async fn scale_down_after_a_kill(killed: i64, keep_history: bool) -> i64 {
     let cluster = Cluster::new(Value::Null, keep_history);
-    let leader = cluster.start_controller("a");
-    cluster.at(1).await;
-    let _standby = cluster.start_controller("b");
+    let (leader, _standby) = cluster.start_leader_and_standby().await;
     assert!(cluster.wait_until_scaled_to(10).await < 60);
     cluster.load_at(200, 4).await;
     cluster.at(killed).await;
     leader.kill().await;
     let (scaled, replicas) = cluster.wait_until_scaled_from(10).await;
     assert_eq!(replicas, 4);
-    let maps = cluster.writes.config_maps.lock();
+    let maps = cluster.api.config_map_write_seconds.lock();
     assert!(maps.windows(2).all(|pair| pair[1] - pair[0] >= 60), "{maps:?}");
     assert_eq!(maps.is_empty(), !keep_history);
     scaled
@@ -42,9 +40,7 @@ async fn scale_down_after_a_kill(killed: i64, keep_history: bool) -> i64 {
 #[tokio::test(start_paused = true)]
 async fn lease_names_the_autoscalers_of_its_holder() {
     let cluster = Cluster::new(Value::Null, false);
-    let leader = cluster.start_controller("a");
-    cluster.at(1).await;
-    let _standby = cluster.start_controller("b");
+    let (leader, _standby) = cluster.start_leader_and_standby().await;
     cluster.at(10).await;
     let all = |holder: &str| Some(json!({ "holder": holder, "apis": ["core"] }));
     let scope = async || {
@@ -82,9 +78,7 @@ async fn stabilization_window_restarts_without_stored_histories() {
 #[tokio::test(start_paused = true)]
 async fn unwritten_change_delays_a_scale_down_by_at_most_a_minute() {
     let cluster = Cluster::new(Value::Null, true);
-    let leader = cluster.start_controller("a");
-    cluster.at(1).await;
-    let _standby = cluster.start_controller("b");
+    let (leader, _standby) = cluster.start_leader_and_standby().await;
     cluster.load_at(200, 6).await;
     cluster.load_at(220, 4).await;
     cluster.at(250).await;
@@ -98,21 +92,19 @@ async fn unwritten_change_delays_a_scale_down_by_at_most_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn hanging_reconcile_does_not_prevent_the_last_write() {
     let cluster = Cluster::new(Value::Null, true);
-    let leader = cluster.start_controller("a");
-    cluster.at(1).await;
-    let _standby = cluster.start_controller("b");
+    let (leader, _standby) = cluster.start_leader_and_standby().await;
     cluster.load_at(200, 6).await;
     cluster.load_at(220, 4).await;
     // After the reconcile that reads the 4, and within a minute of the last write.
     cluster.at(220 + SYNC).await;
-    cluster.writes.hang_metrics.store(true, Ordering::SeqCst);
-    while !cluster.writes.has_hung.load(Ordering::SeqCst) {
+    cluster.api.hang_metrics.store(true, Ordering::SeqCst);
+    while !cluster.api.has_hung.load(Ordering::SeqCst) {
         cluster.at(cluster.second() + 1).await;
     }
     leader.stop().await;
     let stopped = cluster.second();
-    cluster.writes.hang_metrics.store(false, Ordering::SeqCst);
-    assert_eq!(cluster.writes.config_maps.lock().last(), Some(&stopped));
+    cluster.api.hang_metrics.store(false, Ordering::SeqCst);
+    assert_eq!(cluster.api.config_map_write_seconds.lock().last(), Some(&stopped));
     let scaled = cluster.wait_until_scaled_to(4).await;
     assert!(scaled >= 220 - SYNC + WINDOW && scaled <= 220 + WINDOW + SYNC + 1, "{scaled}");
 }
@@ -120,13 +112,11 @@ async fn hanging_reconcile_does_not_prevent_the_last_write() {
 #[tokio::test(start_paused = true)]
 async fn unchanged_recommendation_holds_until_the_end_of_the_leader() {
     let cluster = Cluster::new(Value::Null, true);
-    let leader = cluster.start_controller("a");
-    cluster.at(1).await;
-    let _standby = cluster.start_controller("b");
+    let (leader, _standby) = cluster.start_leader_and_standby().await;
     cluster.load_at(200, 6).await;
     // The unchanged recommendation is written once.
     cluster.at(470).await;
-    assert!(cluster.writes.config_maps.lock().iter().all(|second| *second < 270));
+    assert!(cluster.api.config_map_write_seconds.lock().iter().all(|second| *second < 270));
     leader.kill().await;
     cluster.load_at(471, 4).await;
     let (down, replicas) = cluster.wait_until_scaled_from(10).await;
@@ -139,15 +129,13 @@ async fn unchanged_recommendation_holds_until_the_end_of_the_leader() {
 #[tokio::test(start_paused = true)]
 async fn scale_up_that_was_not_stored_is_not_undone() {
     let cluster = Cluster::new(Value::Null, true);
-    let leader = cluster.start_controller("a");
-    cluster.at(1).await;
-    let _standby = cluster.start_controller("b");
+    let (leader, _standby) = cluster.start_leader_and_standby().await;
     cluster.load_at(200, 11).await;
     assert!(cluster.wait_until_scaled_to(11).await < 220);
     // Within a minute of the last write.
     cluster.load_at(220, 20).await;
     let scaled = cluster.wait_until_scaled_to(20).await;
-    let stored = cluster.writes.config_maps.lock().last().copied().expect("a write");
+    let stored = cluster.api.config_map_write_seconds.lock().last().copied().expect("a write");
     assert!(stored < scaled, "stored at {stored}, scaled at {scaled}");
     leader.kill().await;
     cluster.load_at(scaled + 1, 3).await;
@@ -160,17 +148,15 @@ async fn scale_up_that_was_not_stored_is_not_undone() {
 #[tokio::test(start_paused = true)]
 async fn scale_up_without_any_record_is_not_undone() {
     let cluster = Cluster::new(Value::Null, true);
-    let leader = cluster.start_controller("a");
-    cluster.at(1).await;
-    let _standby = cluster.start_controller("b");
+    let (leader, _standby) = cluster.start_leader_and_standby().await;
     cluster.wait_until_scaled_to(10).await;
     cluster.at(200).await;
     // The leader is killed between its scale write and its status write.
-    cluster.writes.hang_status_and_history_writes.store(true, Ordering::SeqCst);
+    cluster.api.hang_status_and_history_writes.store(true, Ordering::SeqCst);
     cluster.load_at(200, 20).await;
     let scaled = cluster.wait_until_scaled_to(20).await;
     leader.kill().await;
-    cluster.writes.hang_status_and_history_writes.store(false, Ordering::SeqCst);
+    cluster.api.hang_status_and_history_writes.store(false, Ordering::SeqCst);
     cluster.load_at(scaled + 1, 10).await;
     let (down, replicas) = cluster.wait_until_scaled_from(20).await;
     assert_eq!(replicas, 10);
@@ -185,9 +171,7 @@ async fn policies_count_scale_events_of_the_last_leader() {
         json!({ "scaleDown": { "stabilizationWindowSeconds": 0, "policies": [policy] } });
     for keep_history in [true, false] {
         let cluster = Cluster::new(behavior.clone(), keep_history);
-        let leader = cluster.start_controller("a");
-        cluster.at(1).await;
-        let _standby = cluster.start_controller("b");
+        let (leader, _standby) = cluster.start_leader_and_standby().await;
         cluster.wait_until_scaled_to(10).await;
         // The policy counts from the replicas before the scale-up, until its period has passed.
         cluster.load_at(600, 4).await;
@@ -219,9 +203,8 @@ fn failing_cluster() -> Cluster {
 
 /// Status and transition time of the condition of fallbacks.
 fn fallback_condition(cluster: &Cluster) -> Value {
-    let hpa = cluster.testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web");
-    let conditions = hpa.expect("the autoscaler")["status"]["conditions"].clone();
-    let mut conditions = conditions.as_array().expect("conditions").iter();
+    let hpa = cluster.testbed.hpa("web").expect("the autoscaler");
+    let mut conditions = hpa["status"]["conditions"].as_array().expect("conditions").iter();
     let active = conditions.find(|it| it["type"] == "ExternalMetricFallbackActive");
     active.map(|it| json!([it["status"], it["lastTransitionTime"]])).unwrap_or_default()
 }
@@ -229,9 +212,7 @@ fn fallback_condition(cluster: &Cluster) -> Value {
 #[tokio::test(start_paused = true)]
 async fn active_fallback_survives_leader_changes() {
     let cluster = failing_cluster();
-    let leader = cluster.start_controller("a");
-    cluster.at(1).await;
-    let standby = cluster.start_controller("b");
+    let (leader, standby) = cluster.start_leader_and_standby().await;
     cluster.wait_until_scaled_to(10).await;
     cluster.at(200).await;
     cluster.metrics.start_external_outage();
@@ -267,9 +248,7 @@ async fn active_fallback_survives_leader_changes() {
 #[tokio::test(start_paused = true)]
 async fn failure_before_a_leader_change_counts_for_the_fallback() {
     let cluster = failing_cluster();
-    let leader = cluster.start_controller("a");
-    cluster.at(1).await;
-    let _standby = cluster.start_controller("b");
+    let (leader, _standby) = cluster.start_leader_and_standby().await;
     cluster.wait_until_scaled_to(10).await;
     cluster.at(200).await;
     cluster.metrics.start_external_outage();
@@ -345,7 +324,7 @@ async fn standby_has_an_empty_work_queue() {
     assert!(queue(&telemetry, "adds_total") >= 2, "both are reconciled");
 }
 
-/// Otherwise nothing would do the task's work, and no other instance could become the leader.
+/// If the leader went on, nothing would do the task's work, and no other instance could lead.
 #[rstest]
 #[case::history_store(Some("/configmaps"), "the history store panicked")]
 #[case::event_writer(Some("/events"), "the event writer panicked")]
@@ -356,7 +335,7 @@ async fn panic_of_a_task_ends_the_leader(
     #[case] expected: &str,
 ) {
     let mut cluster = Cluster::new(Value::Null, true);
-    *cluster.writes.panicking_writes.lock() = panicking_writes;
+    *cluster.api.panicking_writes.lock() = panicking_writes;
     if panicking_writes.is_none() {
         let start = |_| async { panic!("a bug") }.boxed();
         cluster.leader_tasks.push(LeaderTask::new("test task", start));

@@ -26,7 +26,7 @@ async fn window_restarts_if_the_last_leader_could_not_store_its_history() {
         cluster.load_at(200, 2).await;
         cluster.at(230).await;
         assert_eq!(exported_value(&telemetry, UNSAVED), 0);
-        cluster.writes.refuse_config_maps.store(true, Ordering::SeqCst);
+        cluster.api.refuse_config_map_writes.store(true, Ordering::SeqCst);
         cluster.load_at(231, 10).await;
         cluster.at(250 + outage).await;
         assert!(exported_value(&telemetry, UNSAVED) >= outage, "{}", telemetry.render());
@@ -47,11 +47,11 @@ async fn history_is_complete_again_once_writes_succeed() {
     cluster.at(1).await;
     let _standby = cluster.start_controller("b");
     cluster.at(100).await;
-    cluster.writes.refuse_config_maps.store(true, Ordering::SeqCst);
+    cluster.api.refuse_config_map_writes.store(true, Ordering::SeqCst);
     cluster.load_at(110, 4).await;
     cluster.at(200).await;
     assert!(exported_value(&telemetry, UNSAVED) > 60, "{}", telemetry.render());
-    cluster.writes.refuse_config_maps.store(false, Ordering::SeqCst);
+    cluster.api.refuse_config_map_writes.store(false, Ordering::SeqCst);
     cluster.at(220).await;
     assert_eq!(exported_value(&telemetry, UNSAVED), 0);
     leader.kill().await;

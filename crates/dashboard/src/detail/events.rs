@@ -1,7 +1,7 @@
 //! Kubernetes events about an autoscaler.
 
-use hpa_calc::{event::EventReason, go_text::truncate};
-use hpa_controller::{HpaKey, cache::is_current_overwritten_report};
+use hpa_calc::{event::EventReason, go_text::truncate, report::OverwrittenScalings};
+use hpa_controller::{HpaKey, cache::overwritten_by_event};
 use hpa_metrics::StoredObject;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -16,7 +16,7 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventLine {
-    /// The time of its last occurrence. `None` if it is outside the range of a `Timestamp`.
+    /// The time of its last occurrence. `None` if a [`Timestamp`] can't represent it.
     pub(super) at: Option<Timestamp>,
     #[serde(rename = "type")]
     event_type: String,
@@ -48,10 +48,10 @@ impl EventLine {
         })
     }
 
-    /// Whether the event reports that another client changes the target's replicas.
-    pub(super) fn reports_overwritten_scalings(&self, now: Timestamp) -> bool {
-        self.reason == EventReason::ReplicasOverwritten.as_str()
-            && self.at.is_some_and(|at| is_current_overwritten_report(at, now))
+    /// The overwritten scalings that this event reports. `None` for other events.
+    pub(super) fn overwritten_scalings(&self, now: Timestamp) -> Option<OverwrittenScalings> {
+        let is_report = self.reason == EventReason::ReplicasOverwritten.as_str();
+        overwritten_by_event(self.at.filter(|_| is_report)?, now)
     }
 }
 

@@ -12,10 +12,9 @@ use hpa_calc::{
 };
 use hpa_controller::{
     HpaKey,
-    cache::MIN_OVERWRITTEN_SCALINGS,
     debug::{
-        ActingController, StayDecision, clock_lag, effective_settings, fill_forecasts,
-        fill_readings, replace_sentence, settings_of_controller,
+        StayDecision, clock_lag, effective_settings, fill_forecasts, fill_readings,
+        replace_sentence, settings_of_controller,
     },
     scale_target::{ScaleObject, ScaleUnavailable, scheduling_failure},
 };
@@ -209,57 +208,54 @@ impl Detail {
     }
 
     async fn read_view(&mut self) -> View {
-        let now = self.cluster.options.clock.now();
-        let mut problems = self.board.problems();
-        let Some(entry) = self.board.get(&self.id) else {
-            return View {
+        match self.board.get(&self.id) {
+            Some(entry) => self.read_view_of(entry).await,
+            None => View {
                 is_reading: self.board.is_reading(),
                 is_complete: self.board.is_complete(&self.id),
-                problems,
+                problems: self.board.problems(),
                 outage: self.board.outage_summary(),
-                ..View::empty(self.id.clone(), now)
-            };
-        };
+                ..View::empty(self.id.clone(), self.cluster.options.clock.now())
+            },
+        }
+    }
+
+    /// Reads the view of an autoscaler that is in the list.
+    async fn read_view_of(&mut self, entry: Entry) -> View {
+        let now = self.cluster.options.clock.now();
+        let mut problems = self.board.problems();
         if let Some(sentence) = shared_target(&entry, &self.board.others_of_target(&self.id)) {
             problems.push(sentence);
         }
-        let (mut past, ahead, mut missing) = self.read_past(&entry).await;
-        let decisions = std::mem::take(&mut past.decisions);
+        let (mut records, ahead, mut missing) = self.read_records(&entry).await;
+        let decisions = std::mem::take(&mut records.decisions);
         // Keep the last known decision while the controller can't be read, unless it was replaced.
         let known = self.decided_at.filter(|_| !self.is_by_built_in(&entry));
         self.decided_at = decisions.last().map(|last| last.until).or(known);
-        let forecasts = past.forecasts.clone();
-        problems.extend(past.status_write_error.take().map(|error| {
+        let forecasts = records.forecasts.clone();
+        problems.extend(records.status_write_error.take().map(|error| {
             format!("The controller can't store its status, so the conditions are old: {error}.")
         }));
         let doubt = self.doubt(&entry);
-        let has_record = past.settings.is_some();
-        let decision = self.decide(&entry, past, ahead, doubt.clone()).await;
+        let has_record = records.settings.is_some();
+        let decision = self.decide(&entry, records, ahead, doubt.clone()).await;
         let ViewDecision { mut report, missing_right, not_read } = decision;
         let has_failed =
             !not_read.is_empty() || report.as_ref().is_some_and(|report| report.error.is_some());
         problems.extend(missing_right);
         missing.extend(not_read);
-        if let (Some(report), Some(hpa)) = (&report, &entry.hpa)
-            && let Some(sample) = Sample::from_report(report, hpa)
-        {
-            let at = shifted(sample.at, ahead);
-            self.board.record_sample(&self.id, Sample { at, ..sample });
-        }
         let events = self.watch_events(&entry).await;
         let has_failed = has_failed || events.problem().is_some();
         let are_events_known = events.are_known();
         missing.extend(events.problem().map(|text| format!("Events can't be read: {text}.")));
-        let mut lines = events.items.values();
-        if let Some(report) = report.as_mut().filter(|_| !has_record)
-            && lines.any(|line| line.reports_overwritten_scalings(shifted(now, -ahead)))
-        {
-            report.add_overwritten_scalings(MIN_OVERWRITTEN_SCALINGS);
-        }
-        if let Some(report) = &mut report
-            && let Some(clock) = self.board.wrong_clock(&self.id, &entry.controller, has_record)
-        {
-            report.sentence = format!("{}; {}", report.sentence, clock.clause);
+        let lines = events.items.values();
+        let scalings = lines.filter_map(|line| line.overwritten_scalings(shifted(now, -ahead)));
+        let scalings = scalings.max_by_key(|one| one.seen_at).filter(|_| !has_record);
+        if let (Some(report), Some(hpa)) = (&mut report, &entry.hpa) {
+            report.add_overwritten_scalings(scalings, hpa);
+            if let Some(clock) = self.board.wrong_clock(&self.id, &entry.controller, has_record) {
+                report.sentence = format!("{}; {}", report.sentence, clock.clause);
+            }
         }
         // Get the entry again: it has the sample of this decision now.
         let mut entry = self.board.get(&self.id).unwrap_or(entry);
@@ -286,7 +282,7 @@ impl Detail {
     /// Reads the controller's records, and adds their samples to the board. Also returns the lead
     /// of the dashboard's clock over the controller's, by the records or else by the lease, and
     /// sentences about what could not be read, or has not been read yet.
-    async fn read_past(
+    async fn read_records(
         &mut self,
         entry: &Entry,
     ) -> (ControllerRecords, SignedDuration, Vec<String>) {
@@ -295,9 +291,9 @@ impl Detail {
         let none =
             |why: &str| (ControllerRecords::default(), ahead, vec![format!("{UNKNOWN_PAST}{why}")]);
         let Some(source) = self.cluster.options.records.clone() else { return none("") };
-        let outcome = self.read_records(source, entry).await;
+        let outcome = self.await_records(source, entry).await;
         self.had_record_outcome |= outcome.is_some();
-        let (mut past, ahead) = match outcome {
+        let (mut records, ahead) = match outcome {
             Some(Ok(read)) => read,
             Some(Err(error)) => {
                 return none(&format!(" The controller's records can't be read: {error}."));
@@ -308,21 +304,22 @@ impl Detail {
                 );
             }
         };
-        self.board.record_past(&self.id, std::mem::take(&mut past.samples), ahead);
-        for decision in &mut past.decisions {
+        self.board.record_past(&self.id, std::mem::take(&mut records.samples), ahead);
+        for decision in &mut records.decisions {
             decision.from = shifted(decision.from, ahead);
             decision.until = shifted(decision.until, ahead);
         }
-        let unknown = past.history.is_none().then(|| UNKNOWN_PAST.to_owned());
-        (past, ahead, unknown.into_iter().collect())
+        let unknown = records.history.is_none().then(|| UNKNOWN_PAST.to_owned());
+        (records, ahead, unknown.into_iter().collect())
     }
 
-    /// Reads the controller's records. `None` if the read has not ended in time.
+    /// Waits for the outcome of a read of the controller's records. `None` if the read has not
+    /// ended in time.
     ///
     /// If an earlier read ended late, returns its outcome. If it is still running, doesn't wait for
     /// it. Otherwise starts a read, and waits at most [`RECORDS_TIMEOUT`] for the first outcome, or
     /// the timeout of a request for a later one.
-    async fn read_records(
+    async fn await_records(
         &mut self,
         source: Arc<dyn RecordSource>,
         entry: &Entry,
@@ -340,21 +337,22 @@ impl Detail {
             let (manager, after) = (entry.controller.name.clone(), entry.series.past_until());
             self.record_reads.spawn(async move {
                 let requested_at = clock.now();
-                let past = source.records(&id, manager.as_deref(), after).await?;
-                let lag = past.now.map(|at| clock_lag(at, requested_at, clock.now()));
-                Ok((past, lag.unwrap_or_default()))
+                let records = source.records(&id, manager.as_deref(), after).await?;
+                let lag = records.now.map(|at| clock_lag(at, requested_at, clock.now()));
+                Ok((records, lag.unwrap_or_default()))
             });
         }
         let read = timeout(limit, self.record_reads.join_next()).await;
         read.ok().flatten().and_then(Result::ok)
     }
 
-    /// Decides as the controller would, by its clock, of which the dashboard's is `ahead`. `doubt`
-    /// is the reason to doubt that a controller makes this decision too.
+    /// Decides as the controller would, by its clock. The dashboard's clock leads it by `ahead`.
+    /// Adds the sample of the decision to the board. `doubt` is the reason to doubt that a
+    /// controller makes this decision too.
     async fn decide(
         &mut self,
         entry: &Entry,
-        mut past: ControllerRecords,
+        mut records: ControllerRecords,
         ahead: SignedDuration,
         doubt: Option<String>,
     ) -> ViewDecision {
@@ -373,7 +371,7 @@ impl Detail {
         }
         let mut not_read = Vec::new();
         not_read.extend(pods.problem().map(|text| format!("Pods can't be read: {text}.")));
-        let inputs = self.inputs(entry, hpa, target, pods, &mut past).await;
+        let inputs = self.inputs(entry, hpa, target, pods, &mut records).await;
         let (mut readings, problems) = self.cluster.metrics.read(&inputs).await;
         not_read.extend(problems.into_iter().map(|text| format!("Metrics can't be read: {text}.")));
         // The clock of samples is mostly right. In a simulation, it lags like the controller's.
@@ -381,9 +379,9 @@ impl Detail {
         // Samples can be newer than the start of the reads, so take the time again.
         let now = shifted(self.cluster.options.clock.now(), -ahead);
         let mut inputs = Inputs { readings, now, ..inputs };
-        fill_forecasts(&mut inputs, &past.forecasts);
-        let (values, errors) = (&past.values, past.errors.clone());
-        let filled = fill_readings(&mut inputs, values, past.are_values_current, errors);
+        fill_forecasts(&mut inputs, &records.forecasts);
+        let (values, errors) = (&records.values, records.errors.clone());
+        let filled = fill_readings(&mut inputs, values, records.are_values_current, errors);
         if !filled.is_empty() {
             not_read.push(format!(
                 "The value of {} is the last one that the controller read: it can't be read here, \
@@ -391,19 +389,24 @@ impl Detail {
                 filled.join(" and ")
             ));
         }
-        let mut report = self.explain(&inputs, &past, doubt).await;
+        let mut report = self.explain(&inputs, &records, doubt).await;
         report.remove_advice_about_old_status(entry.controller.at);
+        if let Some(sample) = Sample::from_report(&report, hpa) {
+            let at = shifted(sample.at, ahead);
+            self.board.record_sample(&self.id, Sample { at, ..sample });
+        }
         ViewDecision { report: Some(report), missing_right: None, not_read }
     }
 
-    /// The inputs of the decision, without readings.
+    /// The inputs of the decision, without readings. Takes the settings and the history out of
+    /// `records`.
     async fn inputs(
         &self,
         entry: &Entry,
         hpa: &HorizontalPodAutoscaler,
         target: Result<ScaleObject, ScaleReadError>,
         pods: Objects<WatchedPod>,
-        past: &mut ControllerRecords,
+        records: &mut ControllerRecords,
     ) -> Inputs {
         let scheduling_failures = pods.items.iter().filter_map(|(name, watched)| {
             Some((name.clone(), watched.scheduling_failure.clone()?))
@@ -412,7 +415,7 @@ impl Detail {
         let pods: Vec<_> = pods.items.into_values().map(|watched| watched.pod.clone()).collect();
         let acting = self.board.acting_controller(&self.id, &entry.controller);
         let options = &self.cluster.options;
-        let settings = effective_settings(options.settings.clone(), past.settings.take());
+        let settings = effective_settings(options.settings.clone(), records.settings.take());
         let settings = settings_of_controller(settings, hpa, &options.setting_policy, acting);
         let targets = &self.cluster.targets;
         let (selected, replica_failure) = match &target {
@@ -437,19 +440,19 @@ impl Detail {
                 ..selected
             },
             readings: Readings::new(),
-            history: past.history.take(),
+            history: records.history.take(),
             now: options.clock.now(),
         }
     }
 
-    /// The report of the decision on these inputs. `past` has the controller's last decision.
+    /// The report of the decision on these inputs. `records` has the controller's last decision.
     async fn explain(
         &self,
         inputs: &Inputs,
-        past: &ControllerRecords,
+        records: &ControllerRecords,
         doubt: Option<String>,
     ) -> Report {
-        let stay = past.current_stay.as_ref().filter(|_| doubt.is_none());
+        let stay = records.current_stay.as_ref().filter(|_| doubt.is_none());
         let doubt_about_pods = stay.and_then(|stay| stay.doubt(inputs));
         let advises_on_pods = doubt_about_pods.is_some();
         let doubt = doubt.or(doubt_about_pods);
@@ -463,18 +466,18 @@ impl Detail {
         for advice in &mut report.advice {
             *advice = self.cluster.metrics.fill_placeholders(advice);
         }
-        match (doubt, &past.decision_in_effect) {
+        match (doubt, &records.decision_in_effect) {
             (Some(doubt), _) => {
                 report.sentence = with_doubt_first(&report.sentence, &doubt);
             }
-            // The report then has a doubt, so the page shows the state and desired replicas of the
-            // status.
+            // A replaced sentence comes with a doubt, so the page shows the state and desired
+            // replicas of the status.
             (None, Some(decision)) if !report.dry_run => {
-                replace_sentence(&mut report, decision, &past.errors);
+                replace_sentence(&mut report, decision, &records.errors);
             }
             _ => {}
         }
-        report.add_overwritten_scalings(past.overwritten_scalings);
+        report.add_overwritten_scalings(records.overwritten_scalings, &inputs.hpa);
         report
     }
 
@@ -484,22 +487,22 @@ impl Detail {
         if idle.is_some() {
             return idle;
         }
-        let is_inactive = self.board.is_inactive();
-        let is_by_built_in = entry.controller.is_reference() || self.is_by_built_in(entry);
+        // kube-controller-manager has no debug API, so only its lease shows whether it runs.
+        let has_debug_api =
+            !entry.controller.is_kube_controller_manager() && !self.is_by_built_in(entry);
         let text = match self.decided_at {
             Some(at) if self.is_long_ago(at) => "the controller made its last decision long ago",
-            Some(_) => return None,
-            // The reference has no debug API, so only its lease shows whether it runs.
-            None if is_by_built_in || !is_inactive => return None,
-            None => "the controller may make no decisions",
+            None if has_debug_api && self.board.is_inactive() => {
+                "the controller may make no decisions"
+            }
+            Some(_) | None => return None,
         };
         Some(text.to_owned())
     }
 
     /// Whether kube-controller-manager acts on the autoscaler, as far as that can be read.
     fn is_by_built_in(&self, entry: &Entry) -> bool {
-        let acting = self.board.acting_controller(&self.id, &entry.controller);
-        matches!(acting, ActingController::KubeControllerManager { .. })
+        self.board.acting_controller(&self.id, &entry.controller).is_kube_controller_manager()
     }
 
     /// Whether a controller with its last decision at this time has probably stopped deciding.

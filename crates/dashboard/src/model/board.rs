@@ -25,6 +25,7 @@ use crate::past::{AutoscalerStatusWriter, ControllerActivity, WrongClock};
 /// All autoscalers, with a version that increases with each change of the list or of an outage.
 pub(crate) struct Board {
     state: RwLock<BoardState>,
+    /// The current version. Notifies the readers of changes.
     version: watch::Sender<u64>,
     /// The number of pages that show the list.
     viewers: watch::Sender<usize>,
@@ -196,8 +197,9 @@ impl Board {
     pub(crate) fn set_activity(&self, mut activity: ControllerActivity, now: Timestamp) {
         self.modify_if(|state| {
             state.rows.keep_known_times(&mut activity);
+            state.rows.remove_unused_decisions(&mut activity);
             let is_known = !state.awaits_activity && state.rows.activity == activity;
-            if is_known && state.rows.past_window(now).is_empty() {
+            if is_known && state.rows.with_ended_window(now).is_empty() {
                 return false;
             }
             state.awaits_activity = false;
@@ -226,9 +228,10 @@ impl Board {
         let state = self.state.read();
         let activity = &state.rows.activity;
         let acting = acting_controller(&activity.acting, id, controller);
-        let is_built_in = matches!(acting, ActingController::KubeControllerManager { .. });
         let is_own = |clock: &&WrongClock| match &clock.manager {
-            Some(manager) => controller.name.as_ref() == Some(manager) && !is_built_in,
+            Some(manager) => {
+                controller.name.as_ref() == Some(manager) && !acting.is_kube_controller_manager()
+            }
             None => has_record,
         };
         activity.wrong_clock.as_ref().filter(is_own).cloned()
@@ -382,6 +385,7 @@ impl Board {
     /// Applies a change as a new version, if it returns that there is one.
     fn modify_if(&self, change: impl FnOnce(&mut BoardState) -> bool) {
         let mut state = self.state.write();
+        // The change stores the new version in the rows and deletions that it makes.
         state.rows.version += 1;
         if !change(&mut state) {
             state.rows.version -= 1;

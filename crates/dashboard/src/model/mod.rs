@@ -12,7 +12,7 @@ mod tests;
 
 pub(crate) use self::{
     board::Board,
-    outage::{Outage, OutageSummary, format_time},
+    outage::{FailureKind, Outage, OutageSummary, format_time},
     row::Row,
     rows::Entry,
     series::{Sample, Series},

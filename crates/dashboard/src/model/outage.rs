@@ -1,5 +1,7 @@
 //! Outages of the API server and of lists: their start, and the sentences about them.
 
+use std::fmt;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -8,9 +10,8 @@ use serde::Serialize;
 pub(crate) struct Outage {
     /// The part: "The API server", or "The list of the autoscalers of" an API.
     pub(crate) subject: String,
-    /// The predicate of `text`, such as "has been unreachable". Empty for lists. If the kind
-    /// changes, the outage is reported again.
-    pub(crate) kind: &'static str,
+    /// `None` for a list. If the kind changes, the outage is reported again.
+    pub(crate) kind: Option<FailureKind>,
     /// The time of the first failure of this kind. If the API server is unreachable, the time when
     /// the first request without a response was sent.
     pub(crate) since: Timestamp,
@@ -23,7 +24,28 @@ impl Outage {
     pub(crate) fn end_sentence(&self, now: Timestamp) -> String {
         let seconds = now.duration_since(self.since).as_secs().max(0);
         let (now, age) = (format_time(now), SignedDuration::from_secs(seconds));
-        format!("{} can be read again since {now}, after {age:#}", self.subject)
+        format!("{} can be read again as of {now}, after {age:#}", self.subject)
+    }
+}
+
+/// The way in which the API server can't be read. Prints as the predicate of [`Outage::text`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureKind {
+    /// The request got no response.
+    Unreachable,
+    /// The response has the status 401.
+    RejectedCredentials,
+    /// The response has a status of 500 or above.
+    ServerError,
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreachable => "has been unreachable",
+            Self::RejectedCredentials => "has rejected your credentials",
+            Self::ServerError => "has failed",
+        })
     }
 }
 
@@ -69,13 +91,14 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let outage = |since| Outage {
             subject: "The API server at api:443".to_owned(),
-            kind: "",
+            kind: None,
             since: at(since),
             text: String::new(),
         };
         for (since, age) in [(7195, "5s"), (7000, "3m 20s"), (0, "2h")] {
             let expected = format!(
-                "The API server at api:443 can be read again since 1970-01-01T02:00:00Z, after {age}"
+                "The API server at api:443 can be read again as of 1970-01-01T02:00:00Z, after \
+                 {age}"
             );
             assert_eq!(outage(since).end_sentence(at(7200)), expected);
         }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::format_time;
-use crate::past::{IdleAutoscaler, PastDecision, UnstoredStatus, shifted};
+use crate::past::{IdleAutoscaler, PastDecision, UnstoredStatus};
 
 /// The state of an autoscaler, as the page shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -127,10 +127,10 @@ impl Row {
         }
     }
 
-    /// Sets the time at which the status was stored. If it says that stabilization holds the
-    /// replicas, the controller stores another one after the end of the window, unless it was
-    /// restarted and its windows began again.
-    pub(crate) fn set_status_time(
+    /// Sets the end of the stabilization window, if the status says that stabilization holds the
+    /// replicas. If the window has ended, shows that the status is old: the controller would have
+    /// stored another one, unless it was restarted and its windows began again.
+    pub(crate) fn set_window_end(
         &mut self,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
@@ -148,8 +148,8 @@ impl Row {
             _ => behavior.down(),
         };
         let window = rules.stabilization_window();
-        self.window_end = Some(shifted(stored_at, window));
-        if self.is_past_window(now) {
+        self.window_end = stored_at.saturating_add(window).ok();
+        if self.has_window_ended(now) {
             self.state = RowState::OldStatus;
             self.sentence = format!(
                 "the status is from {}, longer ago than the stabilization window of {}s; before: \
@@ -162,7 +162,7 @@ impl Row {
     }
 
     /// Whether the row shows stabilization although the window has ended.
-    pub(crate) fn is_past_window(&self, now: Timestamp) -> bool {
+    pub(crate) fn has_window_ended(&self, now: Timestamp) -> bool {
         self.state == RowState::Reported(State::Stabilizing)
             && self.window_end.is_some_and(|end| is_clearly_after(now, end))
     }

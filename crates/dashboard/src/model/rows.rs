@@ -14,7 +14,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
-    debug::{ActingController, FailedStatusWrites, settings_of_controller},
+    debug::{ActingController, AutoscalerActivity, FailedStatusWrites, settings_of_controller},
     k8s::StatusController,
     scale_target::TargetPods,
 };
@@ -205,14 +205,16 @@ impl Rows {
     ) -> Row {
         let (others, conflict) = self.by_target.others(hpa, id);
         let pods = scale.and_then(|read| read.pods.as_ref());
+        let activity = self.activity.autoscalers.get(id);
         let surroundings = Surroundings {
             scale: pods.map(|pods| &pods.scale),
             replica_failure: pods.and_then(|pods| pods.replica_failure.as_deref()),
             other_autoscalers: &others,
             bounds_conflict: conflict.as_deref(),
-            unschedulable_pods: self.activity.unschedulable.get(id).copied(),
-            overwritten_scalings: self.activity.overwritten.get(id).copied().unwrap_or_default(),
-            ..Surroundings::default()
+            last_decision: activity.and_then(|one| one.last_decision.as_deref()),
+            unschedulable_pods: activity.and_then(|one| one.unschedulable_pods),
+            unready_pods: activity.and_then(|one| one.unready_pods),
+            overwritten_scalings: activity.and_then(|one| one.overwritten_scalings),
         };
         let ControllerActivity { overdue, unstored, idle, recently_decided, .. } = &self.activity;
         let mut row = Row::new(id.clone(), hpa, settings, surroundings, now);
@@ -220,7 +222,7 @@ impl Rows {
         match idle.get(id) {
             Some(idle) => row.set_not_handled(idle),
             None if recently_decided.contains(id) => {}
-            None => row.set_status_time(hpa, settings, controller.at, now),
+            None => row.set_window_end(hpa, settings, controller.at, now),
         }
         if let Some(unstored) = unstored.get(id) {
             row.replace_status(unstored);
@@ -287,34 +289,47 @@ impl Rows {
         }
     }
 
+    /// Removes the last decisions that no row shows, because each change is sent to all pages.
+    pub(super) fn remove_unused_decisions(&self, activity: &mut ControllerActivity) {
+        activity.autoscalers.retain(|id, one| {
+            let entry = self.entries.get(id);
+            let is_used = entry.is_some_and(|entry| entry.row.needs_scale)
+                || one.unschedulable_pods.is_some()
+                || one.unready_pods.is_some();
+            if !is_used {
+                one.last_decision = None;
+            }
+            *one != AutoscalerActivity::default()
+        });
+    }
+
     /// The autoscalers whose rows show stabilization although the window has ended.
-    pub(super) fn past_window(&self, now: Timestamp) -> Vec<HpaKey> {
-        let past = self.entries.iter().filter(|(_, entry)| entry.row.is_past_window(now));
-        past.map(|(id, _)| id.clone()).collect()
+    pub(super) fn with_ended_window(&self, now: Timestamp) -> Vec<HpaKey> {
+        let ended = self.entries.iter().filter(|(_, entry)| entry.row.has_window_ended(now));
+        ended.map(|(id, _)| id.clone()).collect()
     }
 
     /// Sets the activity, and refreshes the rows that depend on what has changed.
     pub(super) fn set_activity(&mut self, activity: ControllerActivity, now: Timestamp) {
-        let is_replaced = |(id, entry): &(&HpaKey, &Entry)| {
+        let has_other_controller = |(id, entry): &(&HpaKey, &Entry)| {
             let [old, new] = [&self.activity, &activity]
                 .map(|all| acting_controller(&all.acting, id, &entry.controller));
             old != new
         };
-        let replaced = self.entries.iter().filter(is_replaced).map(|(id, _)| id.clone());
-        let replaced: Vec<HpaKey> = replaced.collect();
-        let mut changed: HashSet<HpaKey> = self.past_window(now).into_iter().collect();
+        let taken_over = self.entries.iter().filter(has_other_controller);
+        let taken_over: Vec<HpaKey> = taken_over.map(|(id, _)| id.clone()).collect();
+        let mut changed: HashSet<HpaKey> = self.with_ended_window(now).into_iter().collect();
         for one in [&self.activity, &activity] {
             let ids = one.idle.keys().chain(one.overdue.keys()).chain(one.unstored.keys());
-            let ids = ids.chain(one.overwritten.keys()).chain(one.unschedulable.keys());
-            changed.extend(ids.cloned());
+            changed.extend(ids.chain(one.autoscalers.keys()).cloned());
         }
         let decided = &self.activity.recently_decided;
         changed.extend(decided.symmetric_difference(&activity.recently_decided).cloned());
         self.activity = activity;
-        for id in &replaced {
+        for id in &taken_over {
             self.resolve_settings(id, now);
         }
-        changed.extend(replaced);
+        changed.extend(taken_over);
         self.refresh_all(&changed, now);
         self.refresh_changed_targets(now);
     }
@@ -395,5 +410,5 @@ pub(super) fn acting_controller(
     let manager = controller.name.as_ref().filter(|_| id.api == AutoscalerApi::Core);
     let writer = manager.map(|manager| (id.namespace.clone(), manager.clone()));
     let known = writer.and_then(|writer| acting.get(&writer)).copied();
-    known.unwrap_or_else(|| ActingController::of_status(controller.is_reference()))
+    known.unwrap_or_else(|| ActingController::of_status(controller, false))
 }

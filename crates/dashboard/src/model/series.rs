@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hpa_calc::{
     HorizontalPodAutoscaler, MilliValue,
     api::MetricSpec,
-    explain::{is_memory, metric_name, status_value, target_value},
+    explain::{MetricExplanation, TargetValue, is_memory, metric_name, status_value, target_value},
     report::Report,
 };
 use hpa_controller::debug::DecisionSample;
@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer};
 
 use super::row::{current_replicas, desired_replicas};
-use crate::past::{compared_value, shifted};
+use crate::past::shifted;
 
 /// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -131,6 +131,16 @@ impl Sample {
             && self.desired == other.desired
             && self.recommended == other.recommended
             && self.values == other.values
+    }
+}
+
+/// The value that is compared with the metric's target. A utilization is in percent.
+fn compared_value(metric: &MetricExplanation) -> Option<MilliValue> {
+    match metric.target? {
+        TargetValue::Utilization(_) => {
+            metric.utilization.map(|percent| MilliValue::from_units(percent.into()))
+        }
+        TargetValue::Value(_) => metric.usage,
     }
 }
 

@@ -62,7 +62,7 @@ impl Sources {
             _ => failed_at,
         };
         let subject = format!("The list of the autoscalers of {api}");
-        let outage = Outage { subject, kind: "", since, text: text(since) };
+        let outage = Outage { subject, kind: None, since, text: text(since) };
         self.set(api, SourceState::Failed { outage, is_unanswered });
     }
 

@@ -48,6 +48,7 @@ pub(crate) struct Changes {
     pub(crate) version: u64,
 }
 
+/// The state that a [`Board`](super::Board) shares between pages.
 #[derive(Default)]
 pub(super) struct BoardState {
     pub(super) rows: Rows,

@@ -54,6 +54,12 @@ fn hpa(status: Value) -> HorizontalPodAutoscaler {
     .unwrap()
 }
 
+/// The row of an autoscaler alone, with its own settings.
+fn row_of(hpa: &HorizontalPodAutoscaler) -> Row {
+    let settings = Settings::default().for_autoscaler(hpa, &SettingPolicy::default()).settings;
+    Row::new(id("web"), hpa, &settings, Surroundings::default(), at(0))
+}
+
 /// A status whose conditions are the usual ones, replaced by those of `special` with the same type.
 fn status(current: i32, desired: i32, special: &[Value]) -> Value {
     let mut conditions = vec![
@@ -71,9 +77,7 @@ fn status(current: i32, desired: i32, special: &[Value]) -> Value {
 
 #[test]
 fn autoscaler_that_never_decided_has_no_desired_replicas() {
-    let row = |status| {
-        Row::new(id("web"), &hpa(status), &Settings::default(), Surroundings::default(), at(0))
-    };
+    let row = |status| row_of(&hpa(status));
     let new = row(Value::Null);
     let shown = (new.state, new.load, new.current, new.desired);
     assert_eq!(shown, (Reported(State::New), None, None, None));
@@ -93,8 +97,7 @@ fn autoscaler_that_never_decided_has_no_desired_replicas() {
 fn invalid_settings_are_marked(#[case] name: &str, #[case] is_invalid: bool) {
     let mut hpa = hpa(status(4, 4, &[]));
     hpa.metadata.annotations.insert(format!("autoscaling.hpa-rs.dev/{name}"), "true".into());
-    let settings = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
-    let row = Row::new(id("web"), &hpa, &settings, Surroundings::default(), at(0));
+    let row = row_of(&hpa);
     assert_eq!(row.has_invalid_settings, is_invalid, "{row:?}");
 }
 
@@ -104,8 +107,7 @@ fn dry_run_without_a_status_is_shown_as_a_setting() {
     for (name, value) in [("dry-run", "true"), ("tolerance", "0.2")] {
         hpa.metadata.annotations.insert(format!("autoscaling.hpa-rs.dev/{name}"), value.into());
     }
-    let settings = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
-    let row = Row::new(id("web"), &hpa, &settings, Surroundings::default(), at(0));
+    let row = row_of(&hpa);
     assert_eq!((row.state, row.current, row.desired), (Reported(State::DryRun), None, None));
     assert_eq!(row.settings.as_deref(), Some("dry-run=true, tolerance=200m"));
 }
@@ -117,7 +119,7 @@ fn replicas_of_a_missing_target_are_unknown() {
         condition("ScalingActive", "False", "FailedGetScale"),
     ];
     let missing = hpa(status(0, 0, &unread));
-    let row = Row::new(id("web"), &missing, &Settings::default(), Surroundings::default(), at(0));
+    let row = row_of(&missing);
     assert_eq!((row.state, row.current, row.desired), (Reported(State::Failing), None, None));
     let sample = Sample::from_status(&missing, at(0));
     assert_eq!((sample.current, sample.desired), (None, None));
@@ -131,7 +133,7 @@ fn load_is_the_largest_ratio_of_value_to_target() {
     // A metric that could not be read has an empty status.
     hpa.spec.metrics.push(serde_json::from_value(cpu_metric(1)).unwrap());
     hpa.status.current_metrics.push(serde_json::from_value(json!({ "type": "" })).unwrap());
-    let row = Row::new(id("web"), &hpa, &Settings::default(), Surroundings::default(), at(0));
+    let row = row_of(&hpa);
     assert_eq!(row.load, Some(3.0));
     let sentence = "no value of cpu, so it only scales up; cpu is at 90% of requests, target 30%";
     assert_eq!(row.sentence, sentence);
@@ -160,7 +162,7 @@ fn board(names: &[&str]) -> Board {
 fn reader_gets_all_rows_first_and_then_changes() {
     let board = board(&["a", "b", "c"]);
     let first = board.changes_since(0, at(0));
-    assert!((first.reset, first.rows.len(), first.is_reading) == (true, 3, false));
+    assert_eq!((first.reset, first.rows.len(), first.is_reading), (true, 3, false));
     board.update(Update::Apply(Box::new(observed("b", status(4, 6, &[])))), at(1));
     board.update(Update::Delete(id("c")), at(1));
     let next = board.changes_since(first.version, at(1));
@@ -337,7 +339,7 @@ fn status_that_is_older_than_its_stabilization_window_is_old() {
 }
 
 #[test]
-fn first_activity_is_awaited() {
+fn inactivity_is_unknown_until_the_first_activity_is_read() {
     let board = board(&["a"]);
     assert_eq!(board.changes_since(0, at(0)).inactive, Some(false), "no source");
     board.expect_activity();
@@ -405,7 +407,7 @@ fn past_values_have_the_unit_of_their_target() {
 }
 
 #[test]
-fn container_name_does_not_make_cpu_memory() {
+fn unit_depends_on_the_resource_not_on_the_container_name() {
     let mut hpa = hpa(Value::Null);
     let target = json!({ "type": "AverageValue", "averageValue": "400m" });
     let metric = |name: &str, target: &Value| {
@@ -453,7 +455,7 @@ fn past_samples_are_converted_to_the_clock_of_the_dashboard() {
 }
 
 #[test]
-fn dropping_samples_makes_all_past_samples_be_read_again() {
+fn all_past_samples_are_read_again_after_a_drop() {
     let mut series = Series::default();
     series.set_metrics(&hpa(Value::Null));
     series.merge(vec![past_sample(10, 5)], SignedDuration::ZERO, 9);
@@ -467,7 +469,7 @@ fn dropping_samples_makes_all_past_samples_be_read_again() {
 }
 
 #[test]
-fn samples_survive_a_new_target_but_not_a_re_created_object() {
+fn samples_survive_a_new_metric_target_but_not_a_re_created_object() {
     let board = board(&["a"]);
     board.record_sample(&id("a"), sample(1, 5));
     let count = |board: &Board| board.get(&id("a")).unwrap().series.samples().count();
@@ -476,7 +478,7 @@ fn samples_survive_a_new_target_but_not_a_re_created_object() {
     other_target.hpa.as_mut().unwrap().spec.metrics =
         vec![serde_json::from_value(cpu_metric(70)).unwrap()];
     board.update(Update::Apply(Box::new(other_target.clone())), at(2));
-    assert_eq!(count(&board), 3, "another target is the same metric");
+    assert_eq!(count(&board), 3, "the metric is the same");
     let mut recreated = other_target;
     recreated.hpa.as_mut().unwrap().metadata.uid = "2".to_owned();
     board.update(Update::Apply(Box::new(recreated)), at(3));
@@ -490,7 +492,7 @@ fn sample_is_serialized_as_an_array() {
 }
 
 #[test]
-fn others_of_a_controller_are_of_its_api_or_have_its_statuses() {
+fn others_of_a_controller_have_its_api_or_its_field_manager() {
     let board = Board::new(&AutoscalerApi::ALL, Settings::default(), SettingPolicy::default());
     for (api, name, manager) in [
         (AutoscalerApi::Core, "web", "hpa-controller:a/hpa"),
@@ -538,8 +540,9 @@ fn row_has_the_settings_that_the_controller_applies() {
         let acting = [((id("web").namespace, manager.to_owned()), acting)].into();
         board.set_activity(ControllerActivity { acting, ..ControllerActivity::default() }, at(0));
     };
-    let built_in =
-        |is_built_in_writer| ActingController::KubeControllerManager { is_built_in_writer };
+    let built_in = |is_status_of_kube_controller_manager| ActingController::KubeControllerManager {
+        is_status_of_kube_controller_manager,
+    };
     set_acting("kube-controller-manager", built_in(true));
     assert!(sentence().contains("the setting bounds has no effect"), "{}", sentence());
     set_acting("kube-controller-manager", ActingController::HpaRs);

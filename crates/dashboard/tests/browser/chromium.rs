@@ -174,9 +174,6 @@ impl Tab {
     }
 
     /// Opens a URL, and waits until a condition holds.
-    ///
-    /// # Panics
-    /// If the page can't be loaded.
     pub(crate) async fn open(&mut self, url: &str, condition: &str) {
         self.is_loaded = false;
         let navigation = self.call("Page.navigate", json!({ "url": url })).await;
@@ -190,14 +187,9 @@ impl Tab {
         self.wait_for(condition).await;
     }
 
+    /// Presses a key: `Enter`, or one that types a character.
     pub(crate) async fn press(&mut self, key: &str) {
-        let text = if key.chars().count() == 1 { key } else { "" };
-        let text = if key == "Enter" { "\r" } else { text };
-        let code = match key {
-            "Enter" => 13,
-            "Tab" => 9,
-            _ => 0,
-        };
+        let (text, code) = if key == "Enter" { ("\r", 13) } else { (key, 0) };
         for kind in ["keyDown", "keyUp"] {
             let params = json!({ "type": kind, "key": key, "text": text,
                 "windowsVirtualKeyCode": code });

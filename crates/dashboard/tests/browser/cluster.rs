@@ -106,12 +106,7 @@ impl Cluster {
 
     /// Makes the API server refuse reads of a resource.
     pub(crate) fn forbid(&self, resource: &str) {
-        let effect = Effect::Status {
-            code: 403,
-            reason: "Forbidden".into(),
-            message: "you may not".into(),
-            retry_after_seconds: None,
-        };
+        let effect = Effect::status(403, "Forbidden", "you may not");
         self.faults.add(Fault::on(Match::any().resource(resource)).effect(effect));
     }
 
@@ -158,13 +153,13 @@ fn status(state: [&str; 3], replicas: i64, used: i64) -> Value {
 }
 
 fn rescale_event(testbed: &Testbed) -> Value {
-    let web = testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web");
+    let web = testbed.hpa("web").expect("an autoscaler");
     json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": { "name": "web.1", "namespace": NAMESPACE },
         "involvedObject": { "kind": "HorizontalPodAutoscaler", "name": "web",
             "namespace": NAMESPACE, "apiVersion": "autoscaling/v2",
-            "uid": web.expect("an autoscaler")["metadata"]["uid"] },
+            "uid": web["metadata"]["uid"] },
         "type": "Normal", "reason": "SuccessfulRescale",
         "message": "New size: 5; reason: cpu resource utilization (percentage of request) above \
             target",

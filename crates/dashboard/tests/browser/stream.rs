@@ -1,11 +1,6 @@
 //! Streams that end, and the time of the values that the page still shows.
 
-use crate::{
-    LOADED, STATE,
-    chromium::{Tab, find_program},
-    cluster::Cluster,
-    text,
-};
+use crate::{STATE, chromium::Tab, open_list, text};
 
 /// Makes the page believe that its tab is hidden, or shown again.
 async fn set_hidden(tab: &mut Tab, is_hidden: bool) {
@@ -18,11 +13,8 @@ async fn set_hidden(tab: &mut Tab, is_hidden: bool) {
 }
 
 #[tokio::test]
-async fn page_shown_again_without_its_server_has_the_time_of_its_values() {
-    let Some(program) = find_program() else { return };
-    let cluster = Cluster::new(0).await;
-    let mut tab = Tab::new(&program).await;
-    tab.open(&cluster.url, LOADED).await;
+async fn values_of_a_stopped_server_have_their_age_when_the_tab_is_shown_again() {
+    let Some((cluster, mut tab)) = open_list(0).await else { return };
     tab.wait_for(&format!("{STATE} === 'live'")).await;
     set_hidden(&mut tab, true).await;
     tab.wait_for(&format!("{STATE} === 'paused'")).await;
@@ -44,10 +36,7 @@ const REFUSE_STREAMS: &str = "window.EventSource = class {
 
 #[tokio::test]
 async fn page_of_an_autoscaler_whose_stream_is_refused_is_not_live() {
-    let Some(program) = find_program() else { return };
-    let cluster = Cluster::new(0).await;
-    let mut tab = Tab::new(&program).await;
-    tab.open(&cluster.url, LOADED).await;
+    let Some((_cluster, mut tab)) = open_list(0).await else { return };
     tab.evaluate(REFUSE_STREAMS).await;
     tab.evaluate("document.querySelector('#autoscalers a').click()").await;
     tab.wait_for(&format!("{STATE} === 'lost'")).await;

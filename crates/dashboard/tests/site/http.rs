@@ -60,16 +60,15 @@ impl HttpClient {
     ) -> Response {
         let mut stream = self.send(method, path, host, cookie).await;
         let mut bytes = Vec::new();
-        // The body of an event stream is not read, because it has no end.
-        let body = async {
+        let read = async {
             let (status, headers) = read_head(&mut stream).await;
-            let is_stream = headers.iter().any(|(_, value)| value == "text/event-stream");
-            if !is_stream {
+            // The body of an event stream is not read, because it has no end.
+            if !headers.iter().any(|(_, value)| value == "text/event-stream") {
                 stream.read_to_end(&mut bytes).await.expect("a body");
             }
             (status, headers)
         };
-        let (status, headers) = timeout(TIMEOUT, body).await.expect("a response in time");
+        let (status, headers) = timeout(TIMEOUT, read).await.expect("a response in time");
         Response { status, headers, text: String::from_utf8_lossy(&bytes).into_owned() }
     }
 
@@ -90,7 +89,8 @@ impl HttpClient {
     ) -> BufReader<TcpStream> {
         let mut stream = TcpStream::connect(&self.host).await.expect("a connection");
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: \
+             close\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).await.expect("sent");
         BufReader::new(stream)

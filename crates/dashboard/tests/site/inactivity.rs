@@ -1,8 +1,11 @@
 //! Controllers that made their last decision long ago, or whose debug API doesn't answer.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -72,7 +75,8 @@ impl RecordSource for AgedController {
         let overdue = |age| (web.clone(), Timestamp::now() - age);
         let idle = IdleAutoscaler { clause, reason: "no lease was found".to_owned() };
         let writer = (web.namespace.clone(), "hpa-controller".to_owned());
-        let built_in = ActingController::KubeControllerManager { is_built_in_writer: false };
+        let built_in =
+            ActingController::KubeControllerManager { is_status_of_kube_controller_manager: false };
         ControllerActivity {
             inactivity: is_inactive.then(sentence),
             overdue: self.age.filter(|age| *age > limit).map(overdue).into_iter().collect(),
@@ -135,9 +139,10 @@ async fn inactive_controller_makes_a_scaling_doubtful() {
     }
 }
 
-/// The instance at `--controller-url` was stopped on purpose.
+/// kube-controller-manager has replaced the instance at `--controller-url`, which was stopped on
+/// purpose.
 #[tokio::test]
-async fn silent_instance_is_no_doubt_once_the_built_in_controller_has_replaced_it() {
+async fn silent_instance_that_was_replaced_makes_no_scaling_doubtful() {
     let cluster = start_replaced(AgedController::default()).await;
     cluster.metrics.set_cpu_percent(180);
     let has_no_doubt = |view: &Value| {
@@ -149,7 +154,7 @@ async fn silent_instance_is_no_doubt_once_the_built_in_controller_has_replaced_i
 
 /// The page is open while the instance is stopped.
 #[tokio::test]
-async fn last_decision_of_a_stopped_and_replaced_instance_is_no_doubt() {
+async fn old_decision_of_a_replaced_instance_makes_no_scaling_doubtful() {
     let age = Some(SignedDuration::from_secs(190));
     let has_stopped = Arc::new(AtomicBool::new(false));
     let controller =
@@ -171,7 +176,7 @@ async fn last_decision_of_a_stopped_and_replaced_instance_is_no_doubt() {
 }
 
 /// Starts a cluster in which kube-controller-manager has replaced the controller that stored the
-/// status of `web`, and waits until the dashboard knows this.
+/// status of `web`, and waits until the dashboard has read this.
 async fn start_replaced(controller: AgedController) -> Cluster {
     let controller = AgedController { is_replaced: true, ..controller };
     let cluster = Cluster::with_records(Arc::new(controller)).await;
@@ -260,20 +265,18 @@ async fn silent_debug_api_delays_neither_the_list_nor_the_page() {
 async fn row_has_the_time_of_the_last_decision_if_that_is_old() {
     let cluster = start_cluster(Some(SignedDuration::from_secs(190))).await;
     cluster.testbed.apply_all([hpa("other")]);
-    let mut ages = [("web", None), ("other", None)];
+    let mut times = BTreeMap::new();
     let mut list = cluster.open_list().await;
     list.until(|changes| {
-        for (name, age) in &mut ages {
-            let mut rows = changes["rows"].as_array().expect("rows").iter();
-            let row = rows.find(|row| row["name"] == *name);
-            *age = row.map(|row| row["undecidedSince"].clone()).or(age.take());
+        for row in changes["rows"].as_array().expect("rows") {
+            let name = row["name"].as_str().expect("a name").to_owned();
+            times.insert(name, row["undecidedSince"].clone());
         }
-        ages[0].1.as_ref().is_some_and(Value::is_string) && ages[1].1.is_some()
+        times.contains_key("other") && times.get("web").is_some_and(Value::is_string)
     })
     .await;
-    assert_eq!(ages[1].1, Some(Value::Null), "only web is overdue");
-    let since: Timestamp =
-        ages[0].1.as_ref().and_then(Value::as_str).expect("a time").parse().expect("a time");
+    assert_eq!(times["other"], Value::Null, "only web is overdue");
+    let since: Timestamp = times["web"].as_str().expect("a time").parse().expect("a time");
     let age = Timestamp::now().duration_since(since).as_secs();
     assert!((190..600).contains(&age), "{age}");
 }

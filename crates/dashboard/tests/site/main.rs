@@ -53,31 +53,27 @@ fn forbidden_effect() -> Value {
 
 impl Cluster {
     async fn new() -> Self {
-        Self::start(&[], options()).await
+        Self::with_options(options()).await
     }
 
     async fn with_faults(faults: &[Value]) -> Self {
-        Self::start(faults, options()).await
+        Self::start(None, faults, options()).await
     }
 
     async fn with_custom_api() -> Self {
         let definition = hpa_calc::crd::definition().expect("a definition");
-        Self::start_with([definition], &[], options()).await
+        Self::start(Some(definition), &[], options()).await
     }
 
     async fn with_records(records: Arc<dyn RecordSource>) -> Self {
-        Self::start(&[], Options { records: Some(records), ..options() }).await
+        Self::with_options(Options { records: Some(records), ..options() }).await
     }
 
-    async fn start(faults: &[Value], options: Options) -> Self {
-        Self::start_with([], faults, options).await
+    async fn with_options(options: Options) -> Self {
+        Self::start(None, &[], options).await
     }
 
-    async fn start_with<const N: usize>(
-        definitions: [Value; N],
-        faults: &[Value],
-        options: Options,
-    ) -> Self {
+    async fn start(definition: Option<Value>, faults: &[Value], options: Options) -> Self {
         let metrics = Arc::new(SettableMetrics::new(54, 40));
         let injected = Arc::new(Faults::new(1));
         for fault in faults {
@@ -88,7 +84,7 @@ impl Cluster {
             interceptor: Some(injected.clone()),
             ..Config::default()
         });
-        testbed.apply_all(definitions);
+        testbed.apply_all(definition);
         testbed.apply_all([objects::namespace(), objects::running_deployment("web", 4)]);
         testbed.apply_all((0..4).map(|index| objects::pod("web", index)));
         testbed.apply_all([with_status(hpa("web"), 4, 4)]);
@@ -124,7 +120,7 @@ impl Cluster {
 
 /// Another user of the machine opens more connections than the server allows, and sends nothing.
 #[tokio::test]
-async fn idle_connections_do_not_keep_the_page_out() {
+async fn idle_connections_do_not_block_the_page() {
     let cluster = Cluster::new().await;
     let mut list = cluster.open_list().await;
     let mut idle = Vec::new();
@@ -233,8 +229,8 @@ async fn list_stream_reports_changed_and_deleted_autoscalers() {
 #[tokio::test]
 async fn change_of_pods_events_or_status_updates_the_page() {
     // The sync period is so long that only changes cause reads.
-    let cluster =
-        Cluster::start(&[], Options { sync_period: 1000 * SYNC_PERIOD, ..options() }).await;
+    let options = Options { sync_period: 1000 * SYNC_PERIOD, ..options() };
+    let cluster = Cluster::with_options(options).await;
     let mut custom_api_event = cluster.event("web", "of the custom API");
     custom_api_event["metadata"]["name"] = json!("web.2");
     custom_api_event["involvedObject"]["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
@@ -331,8 +327,8 @@ async fn default_namespace_is_shown_if_listing_all_is_forbidden() {
     let mut list = cluster.open_list().await;
     let changes = list.until(|changes| changes["problems"] != json!([])).await;
     let problems = changes["problems"].to_string();
-    let expected = "You may not list horizontalpodautoscalers.autoscaling in all namespaces, so only \
-                    those of the namespace default are shown.";
+    let expected = "You may not list horizontalpodautoscalers.autoscaling in all namespaces, so \
+                    only those of the namespace default are shown.";
     assert!(problems.contains(expected), "{problems}");
     assert_eq!(changes["outage"], Value::Null);
     let mut list = cluster.open_list().await;

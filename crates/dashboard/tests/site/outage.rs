@@ -9,10 +9,7 @@ use crate::{Cluster, forbidden_effect};
 #[rstest]
 #[case::dead(Effect::Disconnect { applied: false }, "The API server has been unreachable since ")]
 #[case::token(
-    Effect::Status {
-        code: 401, reason: "Unauthorized".into(), message: "Unauthorized".into(),
-        retry_after_seconds: None,
-    },
+    Effect::status(401, "Unauthorized", "Unauthorized"),
     "The API server has rejected your credentials since "
 )]
 #[tokio::test]
@@ -42,7 +39,7 @@ async fn outage_keeps_the_last_values_with_their_time(
     list.until(|changes| changes["outage"] == Value::Null && changes["isReading"] == false).await;
     detail.until(|view| view["outage"] == Value::Null && view["problems"] == json!([])).await;
     let end = reporter.next_sentence().await;
-    assert!(end.starts_with("The API server can be read again since "), "{end}");
+    assert!(end.starts_with("The API server can be read again as of "), "{end}");
     // The autoscaler is watched again.
     cluster.metrics.set_cpu_percent(90);
     detail.until(|view| view["report"]["scaleTo"] == 6).await;
@@ -75,7 +72,7 @@ async fn forbidden_list_is_reported_with_verb_resource_and_namespace() {
 }
 
 #[rstest]
-#[case::scale(json!({ "match": { "resources": ["deployments"] }, "effect": forbidden_effect() }))]
+#[case::scale(forbid("deployments"))]
 #[case::pods(forbid("pods"))]
 #[tokio::test]
 async fn missing_right_for_the_decision_does_not_fail_the_autoscaler(#[case] fault: Value) {

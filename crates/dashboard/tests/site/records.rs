@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use hpa_calc::{
     History, Inputs, MetricsApi, MilliValue, ReadError, Reading, Readings, Settings,
-    history::Recommendation,
+    history::Recommendation, report::OverwrittenScalings,
 };
 use hpa_controller::{
     HpaKey,
-    debug::{DecisionSample, LastDecision, StayDecision},
+    debug::{Decision, DecisionSample, StayDecision},
 };
 use hpa_dashboard::{
     AutoscalerStatusWriter, ControllerActivity, ControllerRecords, DecisionMetrics, Options,
@@ -154,7 +154,7 @@ impl DecisionMetrics for AdvisedMetrics {
 #[tokio::test]
 async fn detail_has_the_advice_of_the_source_of_metrics() {
     let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(AdvisedMetrics));
-    let cluster = Cluster::start(&[], Options { metrics, ..options() }).await;
+    let cluster = Cluster::with_options(Options { metrics, ..options() }).await;
     let mut detail = cluster.open_detail("web").await;
     let advice = "Correct the name: --config rules.yaml.";
     let has_advice = |view: &Value| view["report"]["advice"].to_string().contains(advice);
@@ -164,12 +164,16 @@ async fn detail_has_the_advice_of_the_source_of_metrics() {
 #[tokio::test]
 async fn decision_of_the_controller_is_shown_if_its_metrics_can_not_be_read_here() {
     let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(AdvisedMetrics));
-    let clause = "stays at 4: cpu is at 50%".to_owned();
-    let decision_in_effect = Some(LastDecision { clause, failure: None });
+    let decision_in_effect = Some(Decision {
+        current_replicas: Some(4),
+        desired_replicas: Some(4),
+        sentence: "cpu is at 50%".to_owned(),
+        ..Decision::default()
+    });
     let errors = vec![None];
     let records = ControllerRecords { decision_in_effect, errors, ..ControllerRecords::default() };
     let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
-    let cluster = Cluster::start(&[], Options { metrics, records, ..options() }).await;
+    let cluster = Cluster::with_options(Options { metrics, records, ..options() }).await;
     let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     let expected =
@@ -180,7 +184,9 @@ async fn decision_of_the_controller_is_shown_if_its_metrics_can_not_be_read_here
 
 #[tokio::test]
 async fn overwritten_scalings_are_on_the_page_of_the_autoscaler() {
-    let records = ControllerRecords { overwritten_scalings: 3, ..ControllerRecords::default() };
+    let seen_at = "2026-01-31T12:00:00Z".parse().ok();
+    let overwritten_scalings = Some(OverwrittenScalings { count: 3, seen_at });
+    let records = ControllerRecords { overwritten_scalings, ..ControllerRecords::default() };
     let cluster = Cluster::with_records(Arc::new(FixedRecords(records))).await;
     let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
@@ -220,6 +226,7 @@ async fn page_decides_by_the_clock_of_the_controller() {
     assert!(last < by_dashboard, "the times of the page are those of the dashboard's clock");
 }
 
+/// An event has no number of scalings, so the sentence has the smallest number that is reported.
 #[tokio::test]
 async fn event_about_overwritten_scalings_is_used_without_records() {
     let cluster = Cluster::new().await;
@@ -234,8 +241,8 @@ async fn event_about_overwritten_scalings_is_used_without_records() {
 
 fn assert_reports_another_client(view: &Value) {
     let sentence = view["report"]["sentence"].as_str().unwrap_or_default();
-    let end = "; another client has changed the replicas after at least 3 scalings";
-    assert!(sentence.ends_with(end), "{sentence}");
+    let end = "; another client has changed the replicas after at least 3 scalings, seen at 2";
+    assert!(sentence.contains(end), "{sentence}");
     let advice = view["report"]["advice"][0].as_str().unwrap_or_default();
     assert!(advice.starts_with("Find the client. "), "{advice}");
 }
@@ -267,8 +274,8 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
     let report = async |tolerance: f64, records: Option<Arc<dyn RecordSource>>| {
         let settings = Settings::default().with(|settings| settings.tolerance = tolerance);
         let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(ScheduleMetrics));
-        let cluster =
-            Cluster::start(&[], Options { settings, records, metrics, ..options() }).await;
+        let options = Options { settings, records, metrics, ..options() };
+        let cluster = Cluster::with_options(options).await;
         cluster.testbed.apply_all([objects::hpa("scheduled", 2..=10, [metric.clone()])]);
         cluster.testbed.apply_all([objects::running_deployment("scheduled", 4)]);
         cluster.testbed.apply_all((0..4).map(|index| objects::pod("scheduled", index)));

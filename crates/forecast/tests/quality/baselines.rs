@@ -5,7 +5,7 @@ use hpa_forecast::{GateSettings, Trace};
 
 use crate::traces::days;
 
-const WEEK: usize = 7 * 24 * 60;
+const WEEK: usize = days(7);
 const HOUR: usize = 60;
 const BUCKET: usize = 5;
 
@@ -92,12 +92,12 @@ fn smooth(buckets: &[f64], period: usize, [a, b, c]: [f64; 3], ahead: usize) -> 
     let mut season: Vec<f64> =
         start.iter().map(|load| if load.is_finite() { load - level } else { 0.0 }).collect();
     for (index, load) in buckets.iter().enumerate().skip(period) {
-        let slot = index % period;
+        let phase = index % period;
         if load.is_finite() {
             let before = level;
-            level = a * (load - season[slot]) + (1.0 - a) * (level + trend);
+            level = a * (load - season[phase]) + (1.0 - a) * (level + trend);
             trend = b * (level - before) + (1.0 - b) * trend;
-            season[slot] = c * (load - level) + (1.0 - c) * season[slot];
+            season[phase] = c * (load - level) + (1.0 - c) * season[phase];
         }
         let steps = ahead as f64;
         forecasts[index + ahead] = level + trend * steps + season[(index + ahead) % period];

@@ -21,12 +21,11 @@ mod traces;
 
 use std::fmt::Write as _;
 
-use hpa_forecast::{Backtest, Comparison, GateSettings, Outcome, Workload, decide, overload_ratio};
+use hpa_forecast::{
+    Backtest, Comparison, GateSettings, Outcome, Workload, decide, first_measured, overload_ratio,
+};
 
 use self::traces::{NamedTrace, TraceKind, days};
-
-/// The days at the end of a trace that are measured, at most.
-const MEASURED_DAYS: usize = 14;
 
 /// The results on one trace.
 struct Row {
@@ -34,25 +33,23 @@ struct Row {
     kind: TraceKind,
     comparison: Comparison,
     /// The outcome with forecasts only on days on which the gate is open. It decides by the data
-    /// before the day.
-    gated: Outcome,
-    /// The outcome without forecasts at the same cost.
-    gated_lowered: Outcome,
+    /// before the day. Also the outcome without forecasts at the same cost.
+    gated: (Outcome, Outcome),
     open_days: usize,
     measured_days: usize,
-    /// The outcome with [`baselines::seasonal_naive`], and that without forecasts at the same cost.
+    /// The same two outcomes for [`baselines::seasonal_naive`].
     naive: (Outcome, Outcome),
-    /// The outcome with [`baselines::holt_winters`], and that without forecasts at the same cost.
+    /// The same two outcomes for [`baselines::holt_winters`].
     holt_winters: (Outcome, Outcome),
-    /// The outcome without forecasts at the cost of perfect forecasts.
-    perfect_lowered: Outcome,
+    /// The same two outcomes for [`Backtest::perfect`].
+    perfect: (Outcome, Outcome),
     reason: String,
 }
 
 fn measure(named: &NamedTrace) -> Row {
     let trace = named.scaled();
     let settings = GateSettings::new(Workload::default(), named.zone.clone());
-    let first = trace.len().saturating_sub(days(MEASURED_DAYS)).max(days(7)) / days(1) * days(1);
+    let first = first_measured(&trace) / days(1) * days(1);
     let backtest = Backtest::new(&trace, &settings, first);
     let comparison = backtest.compare();
     // The outcome with these forecasts, and without forecasts at the same cost.
@@ -74,18 +71,16 @@ fn measure(named: &NamedTrace) -> Row {
             forecasts[start..end].fill(f32::NAN);
         }
     }
-    let (gated, gated_lowered) = compare(&forecasts);
     Row {
         name: named.name.clone(),
         kind: named.kind,
         comparison,
-        gated,
-        gated_lowered,
+        gated: compare(&forecasts),
         open_days,
         measured_days,
         naive: compare(&baselines::seasonal_naive(&trace, &settings)),
         holt_winters: compare(&baselines::holt_winters(&trace, &settings, first)),
-        perfect_lowered: backtest.at_cost(comparison.perfect.pod_hours).0,
+        perfect: compare(&backtest.perfect()),
         reason,
     }
 }
@@ -100,10 +95,11 @@ impl Row {
 
     fn assert_guarantees(&self) {
         let (name, reactive) = (&self.name, self.comparison.reactive);
-        let is_worse = self.gated.overload_minutes > reactive.overload_minutes * 1.02;
+        let (gated, lowered) = self.gated;
+        let is_worse = gated.overload_minutes > reactive.overload_minutes * 1.02;
         assert!(!is_worse, "{name}: more overload than without forecasts");
-        let added_cost = self.gated.pod_hours / reactive.pod_hours - 1.0;
-        let ratio = overload_ratio(self.gated, self.gated_lowered);
+        let added_cost = gated.pod_hours / reactive.pod_hours - 1.0;
+        let ratio = overload_ratio(gated, lowered);
         match self.kind {
             TraceKind::Seasonal => assert!(ratio <= 0.5, "{name}: {ratio} of the overload"),
             TraceKind::Unpredictable => {
@@ -114,18 +110,17 @@ impl Row {
     }
 
     fn line(&self) -> String {
-        let Comparison { reactive, with_lowered_target, forecast, perfect, capacity, .. } =
-            self.comparison;
+        let Comparison { reactive, with_lowered_target, forecast, capacity, .. } = self.comparison;
         format!(
             "{:<24} {:>5.2} {:>6.2} % | {} | {} | {} | {} | {} | {:>2}/{:<2} {}",
             self.name,
             capacity,
             reactive.overload() * 100.0,
             self.cell((forecast, with_lowered_target)),
-            self.cell((self.gated, self.gated_lowered)),
+            self.cell(self.gated),
             self.cell(self.naive),
             self.cell(self.holt_winters),
-            self.cell((perfect, self.perfect_lowered)),
+            self.cell(self.perfect),
             self.open_days,
             self.measured_days,
             self.reason,

@@ -39,7 +39,7 @@ pub(crate) enum TraceKind {
 }
 
 /// The number of minutes in `count` days.
-pub(crate) fn days(count: usize) -> usize {
+pub(crate) const fn days(count: usize) -> usize {
     count * 24 * 60
 }
 

@@ -12,16 +12,17 @@ const SURROGATES: RangeInclusive<u32> = 0xd800..=0xdfff;
 /// A class that matches no character. It replaces surrogates, because no text contains them.
 pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
-/// The items of a Perl class such as `\d`, in the syntax of the `regex` crate, and whether it is
-/// negated (`\D`).
-pub(super) fn perl_class(letter: char) -> Option<(&'static str, bool)> {
-    let items = match letter.to_ascii_lowercase() {
-        'd' => "0-9",
-        's' => r"\t\n\x0C\r ",
-        'w' => "0-9A-Z_a-z",
+/// The Perl class with this letter (`\d`), in the syntax of the `regex` crate.
+pub(super) fn perl_class(letter: char) -> Option<&'static str> {
+    Some(match letter {
+        'd' => "[0-9]",
+        'D' => "[^0-9]",
+        's' => r"[\t\n\x0C\r ]",
+        'S' => r"[^\t\n\x0C\r ]",
+        'w' => "[0-9A-Z_a-z]",
+        'W' => "[^0-9A-Z_a-z]",
         _ => return None,
-    };
-    Some((items, letter.is_ascii_uppercase()))
+    })
 }
 
 /// The items of a POSIX class such as `[:alpha:]`, in the syntax of the `regex` crate.
@@ -70,8 +71,8 @@ pub(super) fn unicode_class(text: &str) -> Result<Option<(String, &str)>, RegexE
     Ok(Some((class, rest)))
 }
 
-/// Returns the Unicode class with a name. Like Go, it knows only general categories and scripts,
-/// not the other properties of the `regex` crate.
+/// Returns the Unicode class with a name. Like Go, accepts only general categories and scripts, not
+/// the other properties of the `regex` crate.
 fn class_with_name(name: &str, is_negated: bool) -> Option<String> {
     let is_name = |char: char| char.is_ascii_alphabetic() || matches!(char, '_' | '-' | ' ');
     if name.is_empty() || !name.chars().all(is_name) {
@@ -113,7 +114,9 @@ fn push_item<'t>(text: &'t str, whole: &str, class: &mut String) -> Result<&'t s
         let Some(items) = posix_class(negated.unwrap_or(name)) else {
             return Err(error(RegexProblem::InvalidRange, &format!("[:{name}:]")));
         };
-        push_items(class, items, negated.is_some());
+        class.push_str(if negated.is_some() { "[^" } else { "[" });
+        class.push_str(items);
+        class.push(']');
         return Ok(rest);
     }
     if let Some((items, rest)) = unicode_class(text)? {
@@ -122,9 +125,9 @@ fn push_item<'t>(text: &'t str, whole: &str, class: &mut String) -> Result<&'t s
     }
     if let Some(after) = text.strip_prefix('\\')
         && let Some(letter) = after.chars().next()
-        && let Some((items, is_negated)) = perl_class(letter)
+        && let Some(perl) = perl_class(letter)
     {
-        push_items(class, items, is_negated);
+        class.push_str(perl);
         return Ok(after.get(1..).unwrap_or_default());
     }
     let (low, mut rest) = character(text, whole)?;
@@ -142,6 +145,7 @@ fn push_item<'t>(text: &'t str, whole: &str, class: &mut String) -> Result<&'t s
     Ok(rest)
 }
 
+/// Appends a range. A bound that is a surrogate moves to the next character inside the range.
 fn push_range(class: &mut String, low: u32, high: u32) {
     let low = if SURROGATES.contains(&low) { 0xe000 } else { low };
     let high = if SURROGATES.contains(&high) { 0xd7ff } else { high };
@@ -151,11 +155,6 @@ fn push_range(class: &mut String, low: u32, high: u32) {
         // Writing to a string can't fail.
         let _ = write!(class, "\\x{{{low:X}}}-\\x{{{high:X}}}");
     }
-}
-
-fn push_items(class: &mut String, items: &str, is_negated: bool) {
-    let negation = if is_negated { "^" } else { "" };
-    let _ = write!(class, "[{negation}{items}]");
 }
 
 /// Returns a character of a class, which can be escaped, and the rest of the text.

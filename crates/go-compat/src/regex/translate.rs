@@ -31,8 +31,7 @@ pub(super) fn translate(expression: &str) -> Result<Translation, RegexError> {
         ..Translator::default()
     };
     while !translator.rest.is_empty() {
-        let repetition = translator.translate_next()?;
-        translator.repetition = repetition;
+        translator.repetition = translator.translate_next()?;
     }
     if !translator.groups.is_empty() {
         return Err(error(RegexProblem::MissingParenthesis, expression));
@@ -94,10 +93,9 @@ impl<'e> Translator<'e> {
         let start = self.rest;
         let mut chars = start.chars();
         let first = chars.next().unwrap_or_default();
-        let after = chars.as_str();
+        self.rest = chars.as_str();
         match first {
             '*' | '+' | '?' => {
-                self.rest = after;
                 self.repeat(start, &first.to_string(), 1)?;
                 return Ok(Some(start));
             }
@@ -107,66 +105,54 @@ impl<'e> Translator<'e> {
                     self.repeat_counted(start, &count)?;
                     return Ok(Some(start));
                 }
-                self.rest = after;
                 self.push_literal('{'.into());
             }
-            '(' if after.starts_with('?') => self.open_special_group()?,
+            '(' if self.rest.starts_with('?') => self.open_special_group(start)?,
             '(' => {
-                self.rest = after;
                 self.group_names.push(String::new());
                 self.open_group("(")?;
             }
-            ')' => {
-                self.rest = after;
-                self.close_group()?;
-            }
+            ')' => self.close_group()?,
             '|' => {
-                self.rest = after;
                 self.end_atom();
                 self.pattern.push('|');
             }
-            '^' => self.push_atom(after, if self.flags.multi_line { "(?m:^)" } else { r"\A" }),
-            '$' => self.push_atom(after, if self.flags.multi_line { "(?m:$)" } else { r"\z" }),
+            '^' => self.push_atom(if self.flags.multi_line { "(?m:^)" } else { r"\A" }),
+            '$' => self.push_atom(if self.flags.multi_line { "(?m:$)" } else { r"\z" }),
             '.' => {
-                self.push_atom(
-                    after,
-                    if self.flags.dot_matches_newline { "(?s:.)" } else { r"[^\n]" },
-                );
+                self.push_atom(if self.flags.dot_matches_newline { "(?s:.)" } else { r"[^\n]" });
             }
             '[' => {
                 let (class, rest) = class::bracketed_class(start)?;
                 self.push_class(rest, &class);
             }
-            '\\' => self.translate_escape()?,
-            char => {
-                self.rest = after;
-                self.push_literal(char.into());
-            }
+            '\\' => self.translate_escape(start)?,
+            char => self.push_literal(char.into()),
         }
         Ok(None)
     }
 
-    fn translate_escape(&mut self) -> Result<(), RegexError> {
-        let start = self.rest;
-        let letter = start.chars().nth(1).unwrap_or_default();
-        let after = start.get(1 + letter.len_utf8()..).unwrap_or_default();
+    /// Translates a backslash and what it escapes. `start` is the text from the backslash on.
+    fn translate_escape(&mut self, start: &'e str) -> Result<(), RegexError> {
+        let mut chars = self.rest.chars();
+        let letter = chars.next().unwrap_or_default();
+        self.rest = chars.as_str();
         match letter {
-            'A' => self.push_atom(after, r"\A"),
-            'z' => self.push_atom(after, r"\z"),
-            'b' => self.push_atom(after, r"(?-u:\b)"),
-            'B' => self.push_atom(after, r"(?-u:\B)"),
+            'A' => self.push_atom(r"\A"),
+            'z' => self.push_atom(r"\z"),
+            'b' => self.push_atom(r"(?-u:\b)"),
+            'B' => self.push_atom(r"(?-u:\B)"),
             'C' => return Err(error(RegexProblem::InvalidEscape, r"\C")),
             'Q' => {
-                let (quoted, rest) = after.split_once(r"\E").unwrap_or((after, ""));
+                let (quoted, rest) = self.rest.split_once(r"\E").unwrap_or((self.rest, ""));
                 quoted.chars().for_each(|char| self.push_literal(char.into()));
                 self.rest = rest;
             }
             _ => {
                 if let Some((class, rest)) = class::unicode_class(start)? {
                     self.push_class(rest, &class);
-                } else if let Some((items, is_negated)) = class::perl_class(letter) {
-                    let negation = if is_negated { "^" } else { "" };
-                    self.push_class(after, &format!("[{negation}{items}]"));
+                } else if let Some(class) = class::perl_class(letter) {
+                    self.push_class(self.rest, class);
                 } else {
                     let (code_point, rest) = escape(start)?;
                     self.rest = rest;
@@ -177,17 +163,18 @@ impl<'e> Translator<'e> {
         Ok(())
     }
 
-    fn push_atom(&mut self, rest: &'e str, pattern: &str) {
-        self.rest = rest;
+    fn push_atom(&mut self, pattern: &str) {
         self.start_atom();
         self.pattern.push_str(pattern);
     }
 
+    /// Appends a translated class. `rest` is the text after it.
     fn push_class(&mut self, rest: &'e str, class: &str) {
+        self.rest = rest;
         if self.flags.ignore_case {
-            self.push_atom(rest, &format!("(?i:{class})"));
+            self.push_atom(&format!("(?i:{class})"));
         } else {
-            self.push_atom(rest, class);
+            self.push_atom(class);
         }
     }
 
@@ -237,7 +224,7 @@ impl<'e> Translator<'e> {
     }
 
     /// Repeats the last atom. `start` is the text from the operator on, and `self.rest` must be the
-    /// text after it. `count` multiplies [`Atom::repeats`].
+    /// text after it. `count` multiplies [`Atom::repeats`]; 0 resets it.
     fn repeat(&mut self, start: &'e str, operator: &str, count: u32) -> Result<(), RegexError> {
         let mut is_lazy = self.flags.swap_greed;
         if let Some(after) = self.rest.strip_prefix('?') {
@@ -287,8 +274,7 @@ impl<'e> Translator<'e> {
     }
 
     /// Translates `(?P<name>`, `(?<name>`, `(?flags)` or `(?flags:`.
-    fn open_special_group(&mut self) -> Result<(), RegexError> {
-        let start = self.rest;
+    fn open_special_group(&mut self, start: &'e str) -> Result<(), RegexError> {
         let after = start.strip_prefix("(?").unwrap_or_default();
         let named = after.strip_prefix("P<").or_else(|| after.strip_prefix('<'));
         // If nothing follows `(?P<` or `(?<`, Go parses it as flags.

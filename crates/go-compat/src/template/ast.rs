@@ -22,7 +22,8 @@ pub(crate) enum Node {
 pub(crate) struct Branch {
     pub(crate) pipeline: Pipeline,
     pub(crate) body: Vec<Node>,
-    pub(crate) else_body: Option<Vec<Node>>,
+    /// Empty without an `else`.
+    pub(crate) else_body: Vec<Node>,
 }
 
 /// `template "name" pipeline`.

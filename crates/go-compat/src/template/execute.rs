@@ -123,7 +123,7 @@ impl<'t> Execution<'t> {
         if value.is_true() {
             self.render_nodes(if changes_dot { &value } else { dot }, &branch.body)?;
         } else {
-            self.render_nodes(dot, branch.else_body.as_deref().unwrap_or_default())?;
+            self.render_nodes(dot, &branch.else_body)?;
         }
         self.variables.truncate(in_scope);
         Ok(())
@@ -143,7 +143,7 @@ impl<'t> Execution<'t> {
             _ => return self.error(format!("range can't iterate over {value}")),
         };
         if elements.is_empty() {
-            self.render_nodes(dot, branch.else_body.as_deref().unwrap_or_default())?;
+            self.render_nodes(dot, &branch.else_body)?;
         }
         let in_loop = self.variables.len();
         for (index, element) in elements {
@@ -245,6 +245,7 @@ impl<'t> Execution<'t> {
         }
         if has_arguments {
             let operand = match term {
+                // Go prints it without its parentheses.
                 Term::Pipeline(pipeline) => pipeline.to_string(),
                 term => term.to_string(),
             };
@@ -265,10 +266,6 @@ impl<'t> Execution<'t> {
             Term::Bool(value) => Ok(Value::Bool(*value)),
             Term::Text { text, .. } => Ok(Value::text(text)),
             Term::Int { value, .. } => Ok(Value::Int(*value)),
-            Term::Variable(name, fields) if fields.is_empty() => {
-                self.set_node(*at, term);
-                self.variable_value(name)
-            }
             Term::Field(_) | Term::Variable(..) | Term::Chain(..) => {
                 self.evaluate_fields(dot, operand, false)
             }
@@ -341,6 +338,7 @@ impl<'t> Execution<'t> {
         self.error(format!("can't evaluate field {name} in type {}", value.type_name()))
     }
 
+    /// Calls a function. An error that it returns names `node`.
     fn call_function(
         &mut self,
         dot: &Value,

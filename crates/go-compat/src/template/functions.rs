@@ -34,7 +34,8 @@ pub(super) fn is_function(name: &str) -> bool {
     FUNCTIONS.iter().any(|(function, ..)| *function == name)
 }
 
-/// Checks the number of arguments. `given` includes the piped argument, and `written` doesn't.
+/// Checks the number of arguments. `given` includes the piped argument, and `written` doesn't. As
+/// in Go, the error about too few arguments has the latter.
 pub(super) fn check_argument_count(name: &str, written: usize, given: usize) -> Result<(), String> {
     let Some((_, min, is_exact)) = FUNCTIONS.iter().find(|(function, ..)| *function == name) else {
         return Err(format!("{} is not a defined function", Quoted(name)));
@@ -278,18 +279,18 @@ fn printf(format: &str, arguments: &[Value]) -> Result<String, String> {
     Ok(output)
 }
 
-fn format_value(verb: char, value: &Value) -> String {
-    let list = |items: &mut dyn Iterator<Item = Value>| {
-        items.map(|item| format_value(verb, &item)).collect::<Vec<_>>().join(" ")
-    };
+/// Formats a value as a verb of `printf` does.
+pub(super) fn format_value(verb: char, value: &Value) -> String {
     match (verb, value) {
-        ('v', value) => value.to_string(),
-        ('s' | 'd' | 'q', Value::Missing) => format!("%!{verb}(<nil>)"),
-        ('s', Value::Text(text)) => text.to_string(),
+        ('v', Value::Missing) => "<nil>".to_owned(),
+        (_, Value::Missing) => format!("%!{verb}(<nil>)"),
+        ('v', Value::Bool(value)) => value.to_string(),
+        ('s' | 'v', Value::Text(text)) => text.to_string(),
         ('q', Value::Text(text)) => Quoted(text).to_string(),
-        ('d', Value::Int(value)) => value.to_string(),
+        ('d' | 'v', Value::Int(value)) => value.to_string(),
         (_, Value::List(items)) => {
-            format!("[{}]", list(&mut items.iter().cloned().map(Value::Text)))
+            let items = items.iter().map(|item| format_value(verb, &Value::Text(item.clone())));
+            format!("[{}]", items.collect::<Vec<_>>().join(" "))
         }
         (_, Value::Map(entries)) => {
             let entries = entries.iter().map(|(key, value)| {
@@ -298,12 +299,13 @@ fn format_value(verb: char, value: &Value) -> String {
             });
             format!("map[{}]", entries.collect::<Vec<_>>().join(" "))
         }
-        (_, Value::Struct(data)) => match &data.string {
-            Some(string) => format_value(verb, &Value::Text(string.clone())),
-            None => {
-                format!("{{{}}}", list(&mut data.fields.iter().map(|(_, field)| field.clone())))
+        (_, Value::Struct(data)) => {
+            if let Some(string) = &data.string {
+                return format_value(verb, &Value::Text(string.clone()));
             }
-        },
+            let fields = data.fields.iter().map(|(_, field)| format_value(verb, field));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(" "))
+        }
         (verb, value) => format!("%!{verb}({}={value})", value.type_name()),
     }
 }

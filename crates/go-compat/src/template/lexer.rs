@@ -149,13 +149,11 @@ impl<'t> Lexer<'t> {
     /// Reads the text before an action. If there is none, reads the left delimiter of the action.
     /// Returns `None` after a comment.
     fn read_text(&mut self) -> Option<Token<'t>> {
-        let Some(text_len) = self.rest.find(LEFT_DELIMITER) else {
+        let Some((text, after)) = self.rest.split_once(LEFT_DELIMITER) else {
             self.skip(self.rest.len());
             let kind = if self.start == self.template.len() { Kind::End } else { Kind::Text };
             return Some(self.token(kind));
         };
-        let (text, action) = self.rest.split_at_checked(text_len).unwrap_or_default();
-        let after = action.strip_prefix(LEFT_DELIMITER).unwrap_or_default();
         let trimmed =
             if has_left_trim_marker(after) { text.trim_end_matches(SPACES) } else { text };
         self.skip(trimmed.len());
@@ -185,17 +183,14 @@ impl<'t> Lexer<'t> {
 
     /// Skips a comment. Returns a token only if the comment is invalid.
     fn skip_comment(&mut self) -> Option<Token<'t>> {
-        let Some(len) = self.rest.find("*/") else {
+        let Some((_, after)) = self.rest.split_once("*/") else {
             return Some(self.error("unclosed comment"));
         };
-        self.skip(len + "*/".len());
+        self.rest = after;
         let Some(trims) = self.next_right_delimiter_trims() else {
             return Some(self.error("comment ends before closing delimiter"));
         };
-        self.skip(RIGHT_DELIMITER.len() + if trims { TRIM_MARKER_LEN } else { 0 });
-        if trims {
-            self.skip_while(is_space);
-        }
+        self.read_right_delimiter(trims);
         None
     }
 
@@ -294,6 +289,8 @@ impl<'t> Lexer<'t> {
         Token { kind, ..token }
     }
 
+    /// Reads the name after a dot or a dollar. Returns a token of the kind `alone` if no name
+    /// follows, and of the kind `named` otherwise.
     fn read_field_or_variable(&mut self, alone: Kind, named: Kind) -> Token<'t> {
         if self.is_at_terminator() {
             return self.token(alone);
@@ -327,10 +324,10 @@ impl<'t> Lexer<'t> {
     }
 
     fn read_raw_string(&mut self) -> Token<'t> {
-        let Some(len) = self.rest.find('`') else {
+        let Some((_, after)) = self.rest.split_once('`') else {
             return self.error("unterminated raw quoted string");
         };
-        self.skip(len + 1);
+        self.rest = after;
         self.token(Kind::StringLiteral)
     }
 

@@ -78,7 +78,7 @@ impl Template {
             Node::If(branch) => Some(format!("<<if {}>>", branch.pipeline)),
             Node::With(branch) => Some(format!("<<with {}>>", branch.pipeline)),
             Node::Range(branch) => Some(format!("<<range {}>>", branch.pipeline)),
-            Node::Call(call) => Some(format!("<<template {:?}>>", call.name)),
+            Node::Call(call) => Some(format!("<<template {}>>", Quoted(&call.name))),
         })
     }
 
@@ -221,23 +221,6 @@ impl Value {
 /// Writes the value as Go's verb `%v` does.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("<nil>"),
-            Self::Bool(value) => write!(f, "{value}"),
-            Self::Int(value) => write!(f, "{value}"),
-            Self::Text(value) => f.write_str(value),
-            Self::List(items) => write!(f, "[{}]", items.join(" ")),
-            Self::Map(entries) => {
-                let entries = entries.iter().map(|(key, value)| format!("{key}:{value}"));
-                write!(f, "map[{}]", entries.collect::<Vec<_>>().join(" "))
-            }
-            Self::Struct(data) => {
-                if let Some(string) = &data.string {
-                    return f.write_str(string);
-                }
-                let fields = data.fields.iter().map(|(_, field)| field.to_string());
-                write!(f, "{{{}}}", fields.collect::<Vec<_>>().join(" "))
-            }
-        }
+        f.write_str(&functions::format_value('v', self))
     }
 }

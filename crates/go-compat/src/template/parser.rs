@@ -231,7 +231,7 @@ impl<'t> Parser<'t> {
         let pipeline = self.parse_pipeline(keyword, Kind::RightDelimiter)?;
         let (body, end) = self.parse_nodes()?;
         if matches!(end, Item::End) {
-            return Ok(Branch { pipeline, body, else_body: None });
+            return Ok(Branch { pipeline, body, else_body: Vec::new() });
         }
         let is_chained = keyword != "range" && self.peek().is_keyword(keyword);
         let else_body = if is_chained {
@@ -245,7 +245,7 @@ impl<'t> Parser<'t> {
             }
             nodes
         };
-        Ok(Branch { pipeline, body, else_body: Some(else_body) })
+        Ok(Branch { pipeline, body, else_body })
     }
 
     fn parse_template_call(&mut self) -> Result<TemplateCall> {

@@ -20,7 +20,7 @@ pub(super) struct KubeClients {
     pub(super) authentication: kube::Client,
     pub(super) authorization: kube::Client,
     /// Only for the lease: renewals must not queue behind other requests.
-    pub(super) election: kube::Client,
+    pub(super) election: Clients,
 }
 
 impl KubeClients {
@@ -42,19 +42,20 @@ impl KubeClients {
             let config = ClientConfig {
                 source: ClientSource::from_flags(path, None),
                 api: limits,
-                metrics: limits,
                 user_agent: version::user_agent(),
                 ..ClientConfig::default()
             };
-            Clients::new(&config).await.map(|clients| clients.api)
+            Clients::new(&config).await
         };
         Ok(Self {
-            lister: client(default, ClientLimits { rate, ..limits }).await?,
+            lister: client(default, ClientLimits { rate, ..limits }).await?.api,
             authentication: client(&arguments.authentication.authentication_kubeconfig, limits)
-                .await?,
+                .await?
+                .api,
             election: client(default, limits).await?,
             authorization: client(&arguments.authorization.authorization_kubeconfig, limits)
-                .await?,
+                .await?
+                .api,
         })
     }
 }

@@ -15,18 +15,19 @@ pub(super) async fn log_discoveries(source: Arc<PrometheusSource>) {
     source.wait_for_first_discovery().await;
     let mut logged = LoggedServers::default();
     loop {
-        for (server, previous) in logged.update(&source.rule_status()) {
-            server.log(previous);
+        for (server, state, previous) in logged.update(&source.rule_status()) {
+            state.log(&server, previous);
         }
         tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 
+/// The name and the URL of a server.
+type Server = (String, String);
+
 /// The rules of a server, added up.
 #[derive(Debug, Default)]
 struct ServerState {
-    name: String,
-    url: String,
     /// The number of rules whose series were read at least once.
     succeeded_count: usize,
     /// The number of rules that are invalid or whose last read failed.
@@ -47,8 +48,7 @@ impl ServerState {
     }
 
     /// Logs the server. `previous` is the number of metrics in the last line about it.
-    fn log(&self, previous: Option<usize>) {
-        let Self { name: server, url, .. } = self;
+    fn log(&self, (server, url): &Server, previous: Option<usize>) {
         let (rules, failed) = (self.succeeded_count, self.failed_count);
         let (series, metrics) = (self.series_count, self.metric_count);
         match previous {
@@ -77,28 +77,27 @@ impl ServerState {
     }
 }
 
-/// The last logged number of metrics of each server, by name and URL.
+/// The last logged number of metrics of each server.
 #[derive(Default)]
-struct LoggedServers(BTreeMap<(String, String), usize>);
+struct LoggedServers(BTreeMap<Server, usize>);
 
 impl LoggedServers {
-    /// Returns the servers to log, with the previous number of metrics: those with another number
-    /// than before, and those whose first rules were read. A change of the number of series alone
-    /// is not logged, because pods come and go.
-    fn update(&mut self, rules: &[RuleStatus]) -> Vec<(ServerState, Option<usize>)> {
-        let mut states = BTreeMap::new();
+    /// Returns the servers to log: those whose number of metrics has changed, with the previous
+    /// number, and those whose rules were read for the first time, with `None`. A change of the
+    /// number of series alone is not logged, because pods come and go.
+    fn update(&mut self, rules: &[RuleStatus]) -> Vec<(Server, ServerState, Option<usize>)> {
+        let mut states = BTreeMap::<Server, ServerState>::new();
         // The status of a resource rule names no server.
         for rule in rules.iter().filter(|rule| !rule.server.is_empty()) {
-            let (name, url) = (rule.server.clone(), rule.server_url.clone());
-            let entry = states.entry((name.clone(), url.clone()));
-            entry.or_insert(ServerState { name, url, ..ServerState::default() }).add(rule);
+            let server = (rule.server.clone(), rule.server_url.clone());
+            states.entry(server).or_default().add(rule);
         }
         self.0.retain(|server, _| states.contains_key(server));
         let mut changes = Vec::new();
         for (server, state) in states.into_iter().filter(|(_, state)| state.is_read) {
-            let previous = self.0.insert(server, state.metric_count);
+            let previous = self.0.insert(server.clone(), state.metric_count);
             if previous != Some(state.metric_count) {
-                changes.push((state, previous));
+                changes.push((server, state, previous));
             }
         }
         changes
@@ -127,7 +126,7 @@ mod tests {
     fn each_change_of_the_number_of_metrics_is_logged_once() {
         let mut logged = LoggedServers::default();
         let mut changes = |rules: &[RuleStatus]| -> Vec<Option<usize>> {
-            logged.update(rules).into_iter().map(|(_, previous)| previous).collect()
+            logged.update(rules).into_iter().map(|(.., previous)| previous).collect()
         };
         let read = |series| [rule("prometheus", Some(Timestamp::UNIX_EPOCH), series)];
         assert_eq!(changes(&read(0)), [None]);
@@ -147,8 +146,8 @@ mod tests {
         let failing = RuleStatus { error: Some("503".to_owned()), ..read.clone() };
         assert!(logged.update(&[failing]).is_empty(), "all rules fail now");
         let found = logged.update(&[unread, read]);
-        let [(server, None)] = found.as_slice() else { panic!("{found:?}") };
-        let counts = (server.succeeded_count, server.failed_count, server.series_count);
+        let [(_, state, None)] = found.as_slice() else { panic!("{found:?}") };
+        let counts = (state.succeeded_count, state.failed_count, state.series_count);
         assert_eq!(counts, (1, 1, 3));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hpa_controller::k8s::Clients;
 use hpa_lease::{
     Election, LeaderContext, LeaderTask, Leadership, SystemClock, TaskPanics, events::EventRecorder,
 };
@@ -12,11 +13,11 @@ use tracing::info;
 
 use crate::{args::LeaseArguments, run::pod_namespace};
 
-/// Configures the election. `None` without `--leader-elect`. `client` must not be shared, because
+/// Configures the election. `None` without `--leader-elect`. `clients` must not be shared, because
 /// renewals would queue behind other requests.
-pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Election> {
-    let config = lease.election_config(pod_namespace(), None);
-    lease.leader_elect.then_some(Election { client, config })
+pub(super) fn election(lease: &LeaseArguments, clients: Clients) -> Option<Election> {
+    let config = lease.election_config(pod_namespace(&clients), None);
+    lease.leader_elect.then_some(Election { client: clients.api, config })
 }
 
 /// Runs tasks while this instance is the leader, until `stop` is cancelled. Then releases the

@@ -123,6 +123,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         compat: arguments.compat.rules_compat(),
         port: address.port(),
         version: version(),
+        stop: stop.clone(),
     };
     let server_options = server_options(&arguments);
     let certificate = serving::load_certificate(
@@ -149,13 +150,6 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     panics.spawn("watch of client CAs", trust_source.run(authenticator, stop.clone()));
     let probes = probes::start(&arguments.serving, adapter.clone()).await?;
     info!(%address, groups = group_names(groups), "serving");
-    tokio::spawn({
-        let (adapter, stop) = (adapter.clone(), stop.clone());
-        async move {
-            stop.cancelled().await;
-            adapter.set_stopping();
-        }
-    });
     let serving = pin!(server::serve(listener, adapter, certificate, server_options, stop.clone()));
     let outcome = panics.stop_at_panic(&stop, serving).await;
     if let Some(probes) = probes {

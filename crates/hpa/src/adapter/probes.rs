@@ -46,19 +46,14 @@ impl Endpoints for Probes {
     ) -> Response<Bytes> {
         serve::mark_used(connection);
         let query = UrlQuery::parse(request.uri().query().unwrap_or_default());
-        let failure = |status, text: String| {
-            let mut response = Response::new(Bytes::from(text));
-            *response.status_mut() = status;
-            response
-        };
         let health = self.adapter.health_response(request.uri().path(), &query);
         match (health, self.heartbeat.check()) {
-            (None, _) => failure(
-                StatusCode::NOT_FOUND,
-                "not found; try /livez, /readyz or /healthz\n".to_owned(),
-            ),
-            (Some(_), Err(stuck)) => failure(StatusCode::SERVICE_UNAVAILABLE, format!("{stuck}\n")),
             (Some(response), Ok(())) => response,
+            (Some(_), Err(stuck)) => serve::health_response(Err(stuck)),
+            (None, _) => {
+                let text = "not found; try /livez, /readyz or /healthz\n";
+                serve::text_response(StatusCode::NOT_FOUND, text)
+            }
         }
     }
 }

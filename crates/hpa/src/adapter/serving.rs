@@ -42,8 +42,7 @@ pub(super) async fn load_certificate(
         let service = ServiceName::parse(service).context("--service")?;
         let controller = CertificateController::new(client.clone(), service, secret, groups);
         let stored = controller.ensure_certificate().await?;
-        let certificate =
-            ServingCertificate::from_pem(stored.chain.as_bytes(), stored.key.as_bytes(), handshake);
+        let certificate = ServingCertificate::from_pem(&stored.chain, &stored.key, handshake);
         let certificate = Arc::new(certificate?);
         panics.spawn("certificate controller", controller.run(certificate.clone(), stop.clone()));
         return Ok(certificate);
@@ -62,15 +61,15 @@ pub(super) async fn load_certificate(
             }
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
-                warn!(%error, cause, "generating a temporary certificate, which is not kept after a restart");
+                warn!(
+                    %error,
+                    cause,
+                    "generating a temporary certificate, which is not kept after a restart"
+                );
             }
         }
     }
     let generated = GeneratedCertificate::generate(&certificates::local_names(), Timestamp::now())?;
-    let certificate = ServingCertificate::from_pem(
-        generated.chain.as_bytes(),
-        generated.key.as_bytes(),
-        handshake,
-    );
+    let certificate = ServingCertificate::from_pem(&generated.chain, &generated.key, handshake);
     Ok(Arc::new(certificate?))
 }

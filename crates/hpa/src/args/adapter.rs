@@ -5,7 +5,8 @@ use hpa_prometheus::rules::Compat;
 use jiff::SignedDuration;
 
 use super::{
-    LogArguments, PrometheusArguments, SharingArguments,
+    CollectorArguments, LogArguments, PrometheusArguments, ScalingScheduleArguments,
+    SharingArguments,
     ignored::IgnoredArguments,
     lease::{self, LeaseArguments},
     values::{BOOL, HPA_ADAPTER_PREFIX, duration, number, positive_duration},
@@ -51,9 +52,9 @@ pub(crate) struct AdapterArguments {
     #[command(flatten)]
     pub(crate) prometheus: PrometheusArguments,
     #[command(flatten)]
-    pub(crate) schedules: super::ScalingScheduleArguments,
+    pub(crate) schedules: ScalingScheduleArguments,
     #[command(flatten)]
-    pub(crate) collectors: super::CollectorArguments,
+    pub(crate) collectors: CollectorArguments,
     // Only the leader writes events and the status of schedules.
     #[command(flatten, next_help_heading = "Leader election (as in kube-controller-manager)")]
     pub(crate) election: LeaseArguments,

@@ -4,6 +4,7 @@ use std::{
     path::PathBuf,
 };
 
+use anyhow::ensure;
 use clap::Args;
 use hpa_collectors::{
     Compat, Credential, Environment, Limits, Policy, ServiceSettings, Settings,
@@ -142,109 +143,65 @@ fn name_and_value(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Parses NAME=URL. Refuses the names that `--collector-permission` uses for other servers.
+/// The servers that `--collector-permission` can name, besides the aliases of
+/// `--additional-prometheus-server`. `url` stands for all URLs that annotations name.
+const SERVERS: [&str; 7] = ["prometheus", "influxdb", "sqs", "zmon", "nakadi", "pods", "url"];
+
+/// Parses NAME=URL. Refuses the names in [`SERVERS`].
 fn alias_and_url(text: &str) -> Result<(String, String), String> {
     let (name, url) = name_and_value(text)?;
-    if matches!(&*name, "prometheus" | "influxdb" | "sqs" | "zmon" | "nakadi" | "pods" | "url") {
+    if SERVERS.contains(&&*name) {
         return Err(format!("{name} is the name of another server"));
     }
     Ok((name, url))
 }
 
-/// The flags that turn on a collector, in addition to `--collectors`.
-struct CollectorFlags {
-    collector: &'static str,
-    prometheus_url: PrometheusUrl,
-    /// The collector's own flags, for messages.
-    own: &'static str,
-    /// The same flags. One of them suffices.
-    alternatives: &'static [OwnFlag],
-}
+/// A collector, the name of one of its own flags without dashes, and whether the flag is given.
+type OwnFlag = (&'static str, &'static str, fn(&CollectorArguments) -> bool);
 
-/// The name of a flag without dashes, and whether it is given.
-type OwnFlag = (&'static str, fn(&CollectorArguments) -> bool);
-
-/// Whether a collector needs `--prometheus-url`.
-#[derive(Clone, Copy)]
-enum PrometheusUrl {
-    Unused,
-    /// It turns the collector on without the collector's own flags. The text has all flags.
-    Sufficient(&'static str),
-    /// The text has all flags.
-    Required(&'static str),
-}
-
-/// The collectors that `--collectors` alone doesn't turn on.
-const FLAGS: &[CollectorFlags] = &[
-    CollectorFlags {
-        collector: "skipper",
-        prometheus_url: PrometheusUrl::Required(
-            "--prometheus-url, and --skipper-ingress-metrics or --skipper-routegroup-metrics",
-        ),
-        own: "--skipper-ingress-metrics or --skipper-routegroup-metrics",
-        alternatives: &[
-            ("skipper-ingress-metrics", |flags| flags.skipper_ingress_metrics),
-            ("skipper-routegroup-metrics", |flags| flags.skipper_routegroup_metrics),
-        ],
-    },
-    CollectorFlags {
-        collector: "external-rps",
-        prometheus_url: PrometheusUrl::Required("--prometheus-url and --external-rps-metrics"),
-        own: "--external-rps-metrics",
-        alternatives: &[("external-rps-metrics", |flags| flags.external_rps_metrics)],
-    },
-    CollectorFlags {
-        collector: "prometheus",
-        prometheus_url: PrometheusUrl::Sufficient(
-            "--prometheus-url or --additional-prometheus-server",
-        ),
-        own: "--additional-prometheus-server",
-        alternatives: &[("additional-prometheus-server", |flags| {
-            !flags.additional_prometheus_servers.is_empty()
-        })],
-    },
-    CollectorFlags {
-        collector: "influxdb",
-        prometheus_url: PrometheusUrl::Unused,
-        own: "--influxdb-address",
-        alternatives: &[("influxdb-address", |flags| flags.influxdb_address.is_some())],
-    },
-    CollectorFlags {
-        collector: "sqs",
-        prometheus_url: PrometheusUrl::Unused,
-        own: "--aws-external-metrics",
-        alternatives: &[("aws-external-metrics", |flags| flags.aws_external_metrics)],
-    },
-    CollectorFlags {
-        collector: "zmon",
-        prometheus_url: PrometheusUrl::Unused,
-        own: "--zmon-kariosdb-endpoint",
-        alternatives: &[("zmon-kariosdb-endpoint", |flags| flags.zmon_kariosdb_endpoint.is_some())],
-    },
-    CollectorFlags {
-        collector: "nakadi",
-        prometheus_url: PrometheusUrl::Unused,
-        own: "--nakadi-endpoint",
-        alternatives: &[("nakadi-endpoint", |flags| flags.nakadi_endpoint.is_some())],
-    },
-    // Its flag, which is not one of these arguments, is independent of --collectors.
-    CollectorFlags {
-        collector: "schedule",
-        prometheus_url: PrometheusUrl::Unused,
-        own: "--scaling-schedule",
-        alternatives: &[],
-    },
+/// The flags that turn on a collector, in addition to `--collectors`. One of a collector's own
+/// flags suffices. `--collectors` alone turns on each collector that has none.
+const OWN_FLAGS: &[OwnFlag] = &[
+    ("skipper", "skipper-ingress-metrics", |flags| flags.skipper_ingress_metrics),
+    ("skipper", "skipper-routegroup-metrics", |flags| flags.skipper_routegroup_metrics),
+    ("external-rps", "external-rps-metrics", |flags| flags.external_rps_metrics),
+    ("prometheus", "additional-prometheus-server", |flags| {
+        !flags.additional_prometheus_servers.is_empty()
+    }),
+    ("influxdb", "influxdb-address", |flags| flags.influxdb_address.is_some()),
+    ("sqs", "aws-external-metrics", |flags| flags.aws_external_metrics),
+    ("zmon", "zmon-kariosdb-endpoint", |flags| flags.zmon_kariosdb_endpoint.is_some()),
+    ("nakadi", "nakadi-endpoint", |flags| flags.nakadi_endpoint.is_some()),
+    // `--scaling-schedule` is in `ScalingScheduleArguments`, and needs no `--collectors`.
+    ("schedule", "scaling-schedule", |_| false),
 ];
 
-impl CollectorFlags {
-    /// `None` for a collector that `--collectors` turns on.
-    fn of(collector: &str) -> Option<&'static Self> {
-        FLAGS.iter().find(|flags| flags.collector == collector)
-    }
+fn own_flags(collector: &str) -> impl Iterator<Item = &'static OwnFlag> {
+    OWN_FLAGS.iter().filter(move |(of, ..)| *of == collector)
+}
 
-    /// Whether one of the collector's own flags is given.
-    fn is_any_given(&self, arguments: &CollectorArguments) -> bool {
-        self.alternatives.iter().any(|(_, is_given)| is_given(arguments))
+/// Names the collector's own flags: `--a or --b`.
+fn describe_own_flags(collector: &str) -> String {
+    let names: Vec<_> = own_flags(collector).map(|(_, name, _)| format!("--{name}")).collect();
+    names.join(" or ")
+}
+
+/// Whether a collector needs `--prometheus-url`.
+enum PrometheusUrl {
+    Unused,
+    /// It turns the collector on without the collector's own flags.
+    Sufficient,
+    /// The collector needs it and one of its own flags.
+    Required,
+}
+
+impl PrometheusUrl {
+    fn of(collector: &str) -> Self {
+        match collector {
+            "prometheus" => Self::Sufficient,
+            "skipper" | "external-rps" => Self::Required,
+            _ => Self::Unused,
+        }
     }
 }
 
@@ -275,16 +232,31 @@ impl CollectorArguments {
         }
     }
 
+    /// Whether one of the collector's own flags is given.
+    fn has_own_flag(&self, collector: &str) -> bool {
+        own_flags(collector).any(|(.., is_given)| is_given(self))
+    }
+
     /// Whether `--collectors` turns a collector on.
     fn is_on(&self, collector: &str, has_prometheus: bool) -> bool {
-        CollectorFlags::of(collector).is_none_or(|flags| {
-            let is_any_given = flags.is_any_given(self);
-            match flags.prometheus_url {
-                PrometheusUrl::Unused => is_any_given,
-                PrometheusUrl::Sufficient(_) => has_prometheus || is_any_given,
-                PrometheusUrl::Required(_) => has_prometheus && is_any_given,
-            }
-        })
+        let has_own_flag = self.has_own_flag(collector);
+        match PrometheusUrl::of(collector) {
+            PrometheusUrl::Unused => has_own_flag || own_flags(collector).next().is_none(),
+            PrometheusUrl::Sufficient => has_prometheus || has_own_flag,
+            PrometheusUrl::Required => has_prometheus && has_own_flag,
+        }
+    }
+
+    /// Fails if `--collector-permission` names a server that doesn't exist: the server that was
+    /// meant would be open to all namespaces.
+    pub(crate) fn check_permissions(&self) -> anyhow::Result<()> {
+        let aliases = self.additional_prometheus_servers.iter().map(|(name, _)| name.as_str());
+        let servers: Vec<&str> = SERVERS.into_iter().chain(aliases).collect();
+        for (server, _) in &self.collector_permissions {
+            let is_known = servers.contains(&server.as_str());
+            ensure!(is_known, "--collector-permission: there is no server {server}");
+        }
+        Ok(())
     }
 
     /// The permitted namespaces by the server's name.
@@ -298,30 +270,41 @@ impl CollectorArguments {
 
     /// Returns the flags that a collector requires in addition to `--collectors`. If it requires
     /// none, returns `--collectors`. The collector `schedule` requires only its own flag.
-    pub(crate) fn flags_that_enable(collector: &str) -> &'static str {
-        let Some(flags) = CollectorFlags::of(collector) else { return "--collectors" };
-        match flags.prometheus_url {
-            PrometheusUrl::Unused => flags.own,
-            PrometheusUrl::Sufficient(all) | PrometheusUrl::Required(all) => all,
+    pub(crate) fn flags_that_enable(collector: &str) -> String {
+        let own = describe_own_flags(collector);
+        match PrometheusUrl::of(collector) {
+            PrometheusUrl::Unused if own.is_empty() => "--collectors".to_owned(),
+            PrometheusUrl::Unused => own,
+            PrometheusUrl::Sufficient => format!("--prometheus-url or {own}"),
+            PrometheusUrl::Required if own.contains(" or ") => {
+                format!("--prometheus-url, and {own}")
+            }
+            PrometheusUrl::Required => format!("--prometheus-url and {own}"),
+        }
+    }
+
+    /// The end of advice to set `--collectors` for a collector: the other flags that it requires,
+    /// such as `, with --influxdb-address`. Empty if it requires none.
+    pub(crate) fn describe_further_flags(collector: &str) -> String {
+        match Self::flags_that_enable(collector).as_str() {
+            "--collectors" => String::new(),
+            others => format!(", with {others}"),
         }
     }
 
     /// The flags of [`Self::flags_that_enable`] that each collector lacks if it is off, by the name
     /// of the collector. `has_prometheus`: whether --prometheus-url is set.
-    pub(crate) fn missing_flags(
-        &self,
-        has_prometheus: bool,
-    ) -> BTreeMap<&'static str, &'static str> {
+    pub(crate) fn missing_flags(&self, has_prometheus: bool) -> BTreeMap<&'static str, String> {
         let names = COLLECTORS.iter().map(|collector| collector.name);
         names.map(|name| (name, self.missing_flags_of(name, has_prometheus))).collect()
     }
 
-    fn missing_flags_of(&self, collector: &str, has_prometheus: bool) -> &'static str {
-        let flags = CollectorFlags::of(collector)
-            .filter(|flags| matches!(flags.prometheus_url, PrometheusUrl::Required(_)));
-        match flags {
-            Some(flags) if has_prometheus => flags.own,
-            Some(flags) if flags.is_any_given(self) => "--prometheus-url",
+    fn missing_flags_of(&self, collector: &str, has_prometheus: bool) -> String {
+        match PrometheusUrl::of(collector) {
+            PrometheusUrl::Required if has_prometheus => describe_own_flags(collector),
+            PrometheusUrl::Required if self.has_own_flag(collector) => {
+                "--prometheus-url".to_owned()
+            }
             _ => Self::flags_that_enable(collector),
         }
     }
@@ -329,16 +312,14 @@ impl CollectorArguments {
     /// A sentence for each given flag that turns on no collector because another flag is missing.
     /// `has_prometheus`: whether --prometheus-url is set.
     pub(crate) fn ineffective_flags(&self, has_prometheus: bool) -> Vec<String> {
-        let ineffective = FLAGS.iter().flat_map(|flags| {
-            let missing = match flags.prometheus_url {
-                _ if !self.collectors => Some("--collectors"),
-                PrometheusUrl::Required(_) if !has_prometheus => Some("--prometheus-url"),
-                _ => None,
+        let given = OWN_FLAGS.iter().filter(|(.., is_given)| is_given(self));
+        let ineffective = given.filter_map(|(collector, flag, _)| {
+            let missing = match PrometheusUrl::of(collector) {
+                _ if !self.collectors => "--collectors",
+                PrometheusUrl::Required if !has_prometheus => "--prometheus-url",
+                _ => return None,
             };
-            let given = flags.alternatives.iter().filter(move |(_, is_given)| is_given(self));
-            given.filter_map(move |(flag, _)| {
-                Some(format!("--{flag} has no effect without {}", missing?))
-            })
+            Some(format!("--{flag} has no effect without {missing}"))
         });
         ineffective.collect()
     }

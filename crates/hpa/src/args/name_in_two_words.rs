@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use hpa_calc::crd::{KIND, PLURAL, SHORT_NAME};
-use hpa_calc::shell::quote;
+use hpa_calc::{crd::SHORT_NAME, shell::quote};
+
+use crate::autoscaler_name::{RESOURCE_NAMES, SHORT_RESOURCE_NAME};
 
 /// The commands that take an autoscaler as `[NAMESPACE/]NAME`.
 const COMMANDS: [&str; 3] = ["explain", "replay", "forecast"];
@@ -28,16 +29,25 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     }
     let generic = || Some("write the autoscaler as one word: NAMESPACE/NAME".to_owned());
     let at = arguments.iter().rposition(|argument| argument == second.as_str())?;
-    let [before, first] = arguments.get(at.checked_sub(2)?..at)? else { return None };
-    let (before, Some(first)) = (before.to_string_lossy(), first.to_str()) else {
+    let [preceding, first] = arguments.get(at.checked_sub(2)?..at)? else { return None };
+    let (preceding, Some(first)) = (preceding.to_string_lossy(), first.to_str()) else {
         return generic();
     };
     // The first word may be the value of a flag, as in `web -n shop api`.
-    if first.starts_with('-') || before.starts_with('-') && !before.contains('=') {
+    if first.starts_with('-') || preceding.starts_with('-') && !preceding.contains('=') {
         return generic();
     }
-    let is_resource =
-        [KIND, PLURAL, SHORT_NAME, "hpa"].iter().any(|name| first.eq_ignore_ascii_case(name));
+    // The short name of the custom API is a prefix, which must stay.
+    if first.eq_ignore_ascii_case(SHORT_NAME) {
+        let namespace = if second.contains('/') { "" } else { "NAMESPACE/" };
+        let name = format!("{SHORT_NAME}/{namespace}{second}");
+        return Some(format!("write {SHORT_NAME}/NAMESPACE/NAME: hpa {command} {}", quote(&name)));
+    }
+    let mut resources = RESOURCE_NAMES.into_iter().chain([SHORT_RESOURCE_NAME]);
+    let is_resource = resources.any(|name| first.eq_ignore_ascii_case(name));
+    if !is_resource && (first.contains('/') || second.contains('/')) {
+        return generic();
+    }
     Some(if is_resource {
         format!("leave out the type: hpa {command} {}", quote(second))
     } else {
@@ -53,6 +63,12 @@ mod tests {
 
     use crate::args::Arguments;
 
+    fn parse_error(line: &str) -> String {
+        let words = ["hpa"].into_iter().chain(line.split(' '));
+        let arguments: Vec<OsString> = words.map(Into::into).collect();
+        Arguments::try_parse_checked(&arguments).expect_err("an invalid line").to_string()
+    }
+
     #[rstest]
     #[case::namespace("explain shop web", "write NAMESPACE/NAME: hpa explain shop/web")]
     #[case::kind("explain hpa web", "leave out the type: hpa explain web")]
@@ -61,10 +77,13 @@ mod tests {
     #[case::other_command("forecast shop web", "write NAMESPACE/NAME: hpa forecast shop/web")]
     #[case::shell("explain shop $(x)", "write NAMESPACE/NAME: hpa explain 'shop/$(x)'")]
     #[case::value_of_a_flag("explain web -n shop api", "as one word: NAMESPACE/NAME")]
+    #[case::two_full_names("explain shop/web shop/api", "as one word: NAMESPACE/NAME")]
+    #[case::other_kind("explain deployment shop/web", "as one word: NAMESPACE/NAME")]
+    #[case::full_name("explain hpa shop/web", "leave out the type: hpa explain shop/web")]
+    #[case::custom("explain rhpa web", "rhpa/NAMESPACE/NAME: hpa explain rhpa/NAMESPACE/web")]
+    #[case::full_custom("explain rhpa shop/web", "rhpa/NAMESPACE/NAME: hpa explain rhpa/shop/web")]
     fn error_about_a_second_word_has_a_tip(#[case] line: &str, #[case] tip: &str) {
-        let arguments: Vec<OsString> =
-            ["hpa"].into_iter().chain(line.split(' ')).map(Into::into).collect();
-        let error = Arguments::try_parse_checked(&arguments).expect_err("two words").to_string();
+        let error = parse_error(line);
         assert!(error.contains("unexpected argument") && error.contains(tip), "{error}");
     }
 
@@ -73,9 +92,7 @@ mod tests {
     #[case::other_command("status shop web")]
     #[case::missing("explain")]
     fn other_errors_have_no_tip_about_names(#[case] line: &str) {
-        let arguments: Vec<OsString> =
-            ["hpa"].into_iter().chain(line.split(' ')).map(Into::into).collect();
-        let error = Arguments::try_parse_checked(&arguments).expect_err("an error").to_string();
+        let error = parse_error(line);
         assert!(!error.contains("NAMESPACE/NAME:") && !error.contains("as one word"), "{error}");
     }
 }

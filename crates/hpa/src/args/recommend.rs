@@ -18,7 +18,7 @@ pub(crate) struct RecommendArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     pub(crate) candidates: u32,
-    /// Number of random seeds for the best settings
+    /// Number of random seeds with which each of the best candidates is simulated
     #[arg(long, value_name = "NUMBER", default_value_t = 3,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) seeds: u32,
@@ -26,9 +26,10 @@ pub(crate) struct RecommendArguments {
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1,1.15",
         value_parser = factor)]
     pub(crate) load_factors: Vec<f64>,
-    /// Acceptable risk, as a percentage of the load. The limit is the risk of the default behavior
-    /// if that is lower. Of the settings within it, the cheapest wins. If there are none, the
-    /// lowest risk wins
+    /// Accepted risk: the 99th percentile of the overload over all runs, as a percentage of the
+    /// load. If the default behavior has a lower risk, that risk is the limit. The cheapest
+    /// settings within the limit are suggested, or the settings with the lowest risk if none is
+    /// within the limit
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percentage)]
     pub(crate) max_risk: f64,
 }

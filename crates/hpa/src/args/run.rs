@@ -9,6 +9,7 @@ use hpa_controller::AutoscalerApi;
 use jiff::{SignedDuration, tz::TimeZone};
 
 use super::{
+    CollectorArguments, PrometheusArguments, ScalingScheduleArguments, SharingArguments,
     forecast::zone,
     lease::LeaseArguments,
     values::{
@@ -53,13 +54,13 @@ pub(crate) struct RunArguments {
     #[arg(long, env = HPA_PREFIX, value_name = "FILE", help_heading = "Metrics")]
     pub(crate) metrics_config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) sharing: super::SharingArguments,
+    pub(crate) sharing: SharingArguments,
     #[command(flatten)]
-    pub(crate) prometheus: super::PrometheusArguments,
+    pub(crate) prometheus: PrometheusArguments,
     #[command(flatten)]
-    pub(crate) schedules: super::ScalingScheduleArguments,
+    pub(crate) schedules: ScalingScheduleArguments,
     #[command(flatten)]
-    pub(crate) collectors: super::CollectorArguments,
+    pub(crate) collectors: CollectorArguments,
     #[command(flatten)]
     pub(crate) forecasts: ForecastSourceArguments,
     #[command(flatten)]

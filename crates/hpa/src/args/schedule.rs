@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
-use super::values::time;
+use super::{ScheduleDefaults, values::time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScheduleCommand {
@@ -24,7 +24,7 @@ pub(crate) struct PreviewArguments {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) from: Option<Timestamp>,
     #[command(flatten)]
-    pub(crate) defaults: super::ScheduleDefaults,
+    pub(crate) defaults: ScheduleDefaults,
     /// Behave exactly as this program. In kube-metrics-adapter, windows and ramps end at midnight
     #[arg(long, value_name = "PROGRAM", value_parser = ["kube-metrics-adapter"])]
     pub(crate) compat: Option<String>,

@@ -13,7 +13,7 @@ pub(crate) struct ShadowReportArguments {
     /// The duration of the comparison
     #[arg(long = "for", value_name = "DURATION", default_value = "10m",
         value_parser = positive_duration)]
-    pub(crate) length: SignedDuration,
+    pub(crate) duration: SignedDuration,
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
     #[command(flatten)]

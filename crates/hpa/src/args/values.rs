@@ -3,8 +3,8 @@
 use std::{ffi::OsStr, time::Duration};
 
 use clap::{
-    Arg, ArgAction, Command,
-    builder::{BoolishValueParser, PossibleValue, PossibleValuesParser, TypedValueParser},
+    Arg, ArgAction, Command, ValueEnum,
+    builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser},
 };
 use hpa_calc::{
     Quantity, go_duration,
@@ -12,6 +12,8 @@ use hpa_calc::{
 };
 use hpa_controller::AutoscalerApi;
 use jiff::{SignedDuration, Timestamp};
+
+use super::AutoscalerApiArgument;
 
 /// The value name of boolean flags.
 pub(super) const BOOL: &str = "BOOL";
@@ -177,13 +179,10 @@ pub(super) fn setting_name(text: &str) -> Result<&'static str, String> {
     })
 }
 
-/// A parser of the names of APIs that serve autoscalers.
+/// A parser of the name of one API of [`AutoscalerApiArgument`].
 pub(super) fn autoscaler_api() -> impl TypedValueParser<Value = AutoscalerApi> {
-    let custom = PossibleValue::new("custom").alias("own");
-    let names = PossibleValuesParser::new([
-        PossibleValue::new("core").help("autoscaling/v2"),
-        custom.help("autoscaling.hpa-rs.dev/v2 (see hpa crd); own is an alias"),
-    ]);
+    let apis = [AutoscalerApiArgument::Core, AutoscalerApiArgument::Custom];
+    let names = PossibleValuesParser::new(apis.iter().filter_map(ValueEnum::to_possible_value));
     names.map(|name| if name == "core" { AutoscalerApi::Core } else { AutoscalerApi::Custom })
 }
 

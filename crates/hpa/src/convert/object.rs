@@ -10,7 +10,7 @@ use hpa_calc::{
 };
 use hpa_controller::AutoscalerApi;
 use hpa_metrics::decode_value;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{settings, stored_fields::StoredFields};
 use crate::{autoscaler_name::describe, lint::invalid_fields, manifests::string_at};
@@ -61,7 +61,7 @@ pub(super) fn convert(object: &mut Value, to: AutoscalerApi) -> Vec<String> {
     drop_server_state(object);
     let quoting_failure = crd::quote_fractions(object).err();
     errors.extend(quoting_failure.map(|failure| field_error("spec", failure.to_string())));
-    // Invalid settings stay where they are, and the other API doesn't have their fields.
+    // An invalid setting stays a field. Don't also report that the other API lacks the field.
     let validation_errors = validation_errors(object).into_iter();
     let validation_errors =
         validation_errors.filter(|error| !invalid_settings.contains(&error.field));
@@ -126,14 +126,12 @@ fn validation_errors(object: &Value) -> Vec<FieldError> {
         Ok(errors) => return errors,
         Err(failure) => return vec![field_error("spec", failure.to_string())],
     }
-    if object.pointer("/spec/scaleTargetRef").is_none() {
+    let Some(spec) = object.get("spec").filter(|spec| spec.get("scaleTargetRef").is_some()) else {
         let message = "Required value: if this is a patch, convert the result: kustomize build \
                        DIRECTORY | hpa convert -";
         return vec![field_error("spec.scaleTargetRef", message.to_owned())];
-    }
-    let spec =
-        object.get("spec").cloned().filter(|spec| !spec.is_null()).unwrap_or_else(|| json!({}));
-    match serde_json::from_value::<HorizontalPodAutoscalerSpec>(spec) {
+    };
+    match serde_json::from_value::<HorizontalPodAutoscalerSpec>(spec.clone()) {
         Ok(mut spec) => {
             apply_defaults(&mut spec);
             let causes = validate(&spec, &ValidationOptions::default());

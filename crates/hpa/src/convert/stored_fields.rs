@@ -8,6 +8,8 @@ use hpa_calc::crd::{
 };
 use serde_json::Value;
 
+use crate::findings::capitalized;
+
 /// The places of an autoscaler's metrics and behavior. In `autoscaling/v1`, the metric of CPU is
 /// `targetCPUUtilizationPercentage`, and other metrics and `behavior` are in annotations. In
 /// `autoscaling/v2beta1`, only `behavior` is in an annotation.
@@ -46,15 +48,16 @@ impl StoredFields {
         }
     }
 
-    /// The field as it was written, for a field of the conversion to v2. Fields of `behavior` and
-    /// of the metrics of v1 can differ. Others are returned unchanged, also those of the metrics
-    /// of v2beta1, although v2 names them differently.
+    /// The path of a field in the object as it was written. `field` is its path in the conversion
+    /// to v2. Only fields of `behavior`, and of metrics of v1, have another path. Fields in metrics
+    /// of v2beta1 are returned unchanged, although v2beta1 has other names for some.
     pub(crate) fn stored_field(&self, field: String) -> String {
         let path_in = |name, rest: String| member_path("metadata.annotations", name) + &rest;
         if let Some(path) = field.strip_prefix("spec.behavior.")
             && self.has_annotated_behavior
         {
-            return path_in(BEHAVIOR_ANNOTATION, path.split('.').map(capitalized_member).collect());
+            let members = path.split('.').map(|member| format!(".{}", capitalized(member)));
+            return path_in(BEHAVIOR_ANNOTATION, members.collect());
         }
         let Some((index, path)) = split_metric(&field) else { return field };
         if index < self.annotated_metric_count {
@@ -71,11 +74,6 @@ impl StoredFields {
 fn split_metric(field: &str) -> Option<(usize, &str)> {
     let (index, path) = field.strip_prefix("spec.metrics[")?.split_once(']')?;
     Some((index.parse().ok()?, path))
-}
-
-fn capitalized_member(name: &str) -> String {
-    let (first, rest) = name.split_at_checked(1).unwrap_or(("", name));
-    format!(".{}{rest}", first.to_ascii_uppercase())
 }
 
 /// The path of a metric's field in v2beta1, the version in which the annotation encodes metrics. If

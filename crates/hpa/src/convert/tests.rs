@@ -23,6 +23,14 @@ fn to_custom(text: &str) -> Result<String, String> {
     convert(text, AutoscalerApi::Custom, ConvertFormat::Yaml).map_err(|error| error.to_string())
 }
 
+fn parsed(text: &str) -> Value {
+    crate::manifests::parse_document(text, 1).expect("YAML")
+}
+
+fn to_core(text: &str) -> Result<String, String> {
+    convert(text, AutoscalerApi::Core, ConvertFormat::Yaml).map_err(|error| error.to_string())
+}
+
 fn custom_object(object: &Value) -> Result<Value, String> {
     let text = convert(&object.to_string(), AutoscalerApi::Custom, ConvertFormat::Json);
     Ok(serde_json::from_str(&text.map_err(|error| error.to_string())?).expect("JSON"))
@@ -44,8 +52,7 @@ fn autoscaler(api_version: &str, spec: Value) -> Value {
 fn round_trip_changes_only_the_api_version() {
     let converted = to_custom(AUTOSCALER).expect("it converts");
     assert_eq!(converted, AUTOSCALER.replace("autoscaling/v2", hpa_calc::crd::API_VERSION));
-    let back = convert(&converted, AutoscalerApi::Core, ConvertFormat::Yaml).expect("core");
-    assert_eq!(back, AUTOSCALER);
+    assert_eq!(to_core(&converted).expect("core"), AUTOSCALER);
 }
 
 #[test]
@@ -56,9 +63,8 @@ fn direction_characters_are_escaped_without_changing_values() {
         let text = text.replace("name: web\n", "name: web\n  labels: {a: \"b\u{61c}\"}\n");
         let converted = to_custom(&text).expect("it converts");
         assert!(!crate::terminal::needs_escapes(&converted), "{converted}");
-        let value = |text: &str| crate::manifests::parse_document(text, 1).expect("YAML");
         let expected = text.replace("autoscaling/v2", hpa_calc::crd::API_VERSION);
-        assert_eq!(value(&converted), value(&expected));
+        assert_eq!(parsed(&converted), parsed(&expected));
     }
     assert_eq!(to_custom("a: b\r\n").expect("it converts"), "a: b\r\n");
 }
@@ -90,8 +96,7 @@ fn unknown_field_of_an_object_of_the_target_api_is_an_error() {
     let resource = json!({ "name": "cpu", "targetAverageUtilization": 50 });
     let metrics = json!([{ "type": "Resource", "resource": resource }]);
     let object = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5, "metrics": metrics }));
-    let error = convert(&object.to_string(), AutoscalerApi::Core, ConvertFormat::Yaml);
-    let error = error.expect_err("a field of v2beta1").to_string();
+    let error = to_core(&object.to_string()).expect_err("a field of v2beta1");
     let end = "): spec.metrics[0].resource.targetAverageUtilization: unknown field";
     assert!(error.ends_with(end), "{error}");
 }
@@ -106,8 +111,7 @@ fn invalid_setting_of_the_custom_api_has_the_message_of_lint() {
         "metrics": [{ "type": "External", "external": external }],
     });
     let object = autoscaler(hpa_calc::crd::API_VERSION, spec);
-    let error = convert(&object.to_string(), AutoscalerApi::Core, ConvertFormat::Yaml);
-    let error = error.expect_err("invalid values").to_string();
+    let error = to_core(&object.to_string()).expect_err("invalid values");
     let expected = "spec.syncPeriodSeconds: must be a number of seconds from 3 to 3600";
     assert!(error.contains(expected), "{error}");
     assert!(error.contains("spec.metrics[0].external.fallback: "), "{error}");
@@ -150,8 +154,7 @@ fn status_and_empty_annotations_are_dropped() {
         json!({ "kubectl.kubernetes.io/last-applied-configuration": "{}" });
     // Kubernetes up to 1.36 does not know this field and rejects the object.
     object["status"] = json!({ "conditions": [{ "type": "Paused", "observedGeneration": 1 }] });
-    let core = convert(&object.to_string(), AutoscalerApi::Core, ConvertFormat::Yaml)
-        .expect("it converts");
+    let core = to_core(&object.to_string()).expect("it converts");
     assert!(!core.contains("status") && !core.contains("annotations"), "{core}");
 }
 
@@ -160,9 +163,8 @@ fn server_state_of_the_target_api_is_dropped() {
     let status = "status: {currentReplicas: 2}\n";
     let read =
         AUTOSCALER.replace("metadata:\n", "metadata:\n  uid: u\n  resourceVersion: '7'\n") + status;
-    let core = convert(&read, AutoscalerApi::Core, ConvertFormat::Yaml).expect("it converts");
-    let value = |text: &str| crate::manifests::parse_document(text, 1).expect("YAML");
-    assert_eq!(value(&core), value(AUTOSCALER));
+    let core = to_core(&read).expect("it converts");
+    assert_eq!(parsed(&core), parsed(AUTOSCALER));
 }
 
 #[test]
@@ -226,10 +228,9 @@ fn fields_that_an_older_version_lacks_are_errors() {
     let spec = json!({ "maxReplicas": 5, "metrics": metrics, "maxReplica": 5 });
     for version in ["autoscaling/v1", "autoscaling/v2beta1"] {
         let object = autoscaler(version, spec.clone()).to_string();
-        let error =
-            convert(&object, AutoscalerApi::Core, ConvertFormat::Yaml).expect_err("unknown fields");
-        assert!(error.to_string().contains("spec.metrics"), "{error}");
-        assert!(error.to_string().contains("spec.maxReplica: unknown field"), "{error}");
+        let error = to_core(&object).expect_err("unknown fields");
+        assert!(error.contains("spec.metrics"), "{error}");
+        assert!(error.contains("spec.maxReplica: unknown field"), "{error}");
     }
     let error = custom_object(&autoscaler("autoscaling/v2", spec)).expect_err("unknown field");
     assert!(error.contains("spec.maxReplica: unknown field"), "{error}");
@@ -258,8 +259,8 @@ fn strings_that_look_like_other_types_are_quoted() {
         texts.iter().enumerate().map(|(at, text)| (format!("l{at}"), (*text).into())).collect();
     object["metadata"]["annotations"] = annotations.into();
     let text = to_custom(&object.to_string()).expect("it converts");
-    let parsed = crate::manifests::parse_document(&text, 1).expect("YAML");
-    assert_eq!(parsed["metadata"]["annotations"], object["metadata"]["annotations"], "{text}");
+    let annotations = &parsed(&text)["metadata"]["annotations"];
+    assert_eq!(*annotations, object["metadata"]["annotations"], "{text}");
 }
 
 #[test]

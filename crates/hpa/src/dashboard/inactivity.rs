@@ -15,8 +15,6 @@ use crate::{
     liveness::{Idle, Leases, group_by_finding},
 };
 
-/// Follows the sentences about controllers that make no decisions.
-pub(super) const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
 /// A lease without a holder is reported after this time, because a rollout releases it too.
 const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 
@@ -43,8 +41,8 @@ pub(super) fn find_idle<'a>(
         // A lease that was not found was probably never held.
         let since = released.get(lease).filter(|_| idle.search.is_none());
         let released = since.map(|since| (lease, leases.now.duration_since(*since)));
-        let is_change = released.is_some_and(|(_, age)| age <= MAX_LEADER_CHANGE);
-        (!is_change).then_some(IdleStatus { key, idle, released })
+        let is_rollout = released.is_some_and(|(_, age)| age <= MAX_LEADER_CHANGE);
+        (!is_rollout).then_some(IdleStatus { key, idle, released })
     });
     found.collect()
 }
@@ -67,13 +65,16 @@ pub(super) fn describe_idle(found: &[IdleStatus<'_>]) -> Option<String> {
 
 /// A sentence about a leader, if the last reconcile of an autoscaler is longer ago than `limit` and
 /// than four sync periods.
-pub(super) fn describe_status(status: &ControllerStatus, limit: SignedDuration) -> Option<String> {
+pub(super) fn describe_late_decisions(
+    status: &ControllerStatus,
+    limit: SignedDuration,
+) -> Option<String> {
     let oldest = status.oldest_reconcile_seconds?;
     let limit = limit.as_secs_f64().max(4.0 * status.sync_period_seconds);
     if oldest <= limit {
         return None;
     }
-    let oldest = format_minutes(SignedDuration::from_secs_f64(oldest.min(1e9)));
+    let oldest = format_minutes(bounded_duration(oldest));
     Some(format!(
         "The controller answers, but has made no decision for {oldest} about at least one of the \
          autoscalers that it reconciles, in any namespace."
@@ -84,9 +85,13 @@ pub(super) fn describe_status(status: &ControllerStatus, limit: SignedDuration) 
 /// unless it is due and the time is longer than `limit`.
 pub(super) fn overdue_age(item: &AutoscalerItem, limit: SignedDuration) -> Option<SignedDuration> {
     let lateness = item.next_due_in_seconds.filter(|due| *due < 0.0).map(f64::abs)?;
-    let age =
-        SignedDuration::from_secs_f64(item.last_reconcile_seconds_ago.unwrap_or(lateness).min(1e9));
+    let age = bounded_duration(item.last_reconcile_seconds_ago.unwrap_or(lateness));
     (age > limit).then_some(age)
+}
+
+/// The duration of a number in a response, which may be out of range.
+fn bounded_duration(seconds: f64) -> SignedDuration {
+    SignedDuration::from_secs_f64(seconds.clamp(0.0, 1e9))
 }
 
 #[cfg(test)]
@@ -95,6 +100,7 @@ mod tests {
 
     use hpa_controller::{AutoscalerApi, InstanceScope};
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
     use crate::{
@@ -128,7 +134,7 @@ mod tests {
     fn holder(lease: LeaseKey, now: Timestamp) -> LeaseHolder {
         LeaseHolder {
             lease,
-            read_at: now,
+            requested_at: now,
             identity: "hpa-1_x".to_owned(),
             acquired: None,
             renewed: Some(now),
@@ -175,23 +181,18 @@ mod tests {
     #[case::stuck(Some(500.0), Some(-485.0), Some(500))]
     #[case::never_decided(None, Some(-300.0), Some(300))]
     #[case::standby(Some(500.0), None, None)]
+    #[case::forged(Some(-1e300), Some(-1e300), None)]
     fn autoscaler_is_overdue_if_it_is_due_and_its_decision_is_old(
         #[case] last_reconcile_seconds_ago: Option<f64>,
         #[case] next_due_in_seconds: Option<f64>,
         #[case] expected: Option<i64>,
     ) {
-        let item = AutoscalerItem {
-            api: AutoscalerApi::Custom,
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-            uid: String::new(),
-            is_failing: false,
-            status_write_error: None,
-            overwritten_scalings: 0,
-            last_reconcile_seconds_ago,
-            next_due_in_seconds,
-            last: None,
-        };
+        let item = json!({
+            "api": "custom", "namespace": "shop", "name": "web", "uid": "u", "isFailing": false,
+            "lastReconcileSecondsAgo": last_reconcile_seconds_ago,
+            "nextDueInSeconds": next_due_in_seconds,
+        });
+        let item = serde_json::from_value(item).expect("an item");
         assert_eq!(overdue_age(&item, LIMIT), expected.map(SignedDuration::from_secs));
     }
 
@@ -236,9 +237,10 @@ mod tests {
         assert!(is_reported(20, AutoscalerApi::Custom), "it doesn't handle this API");
     }
 
-    /// The statuses of steady autoscalers name the lease of the release before.
+    /// hpa-rs was installed again under another name. The statuses of steady autoscalers still name
+    /// the lease of the first installation.
     #[test]
-    fn held_lease_of_another_release_is_named() {
+    fn held_lease_of_another_installation_is_named() {
         let [old, new] = ["one", "two"]
             .map(|name| LeaseKey { namespace: "scaling".to_owned(), name: name.to_owned() });
         let now = Timestamp::from_second(1_000_000).unwrap();
@@ -266,7 +268,8 @@ mod tests {
         let published = leases(&lease, &built_in, now);
         let sentence = describe_leases(&published, &writers[2..], &released).unwrap();
         let expected = "No controller with a known lease acts on 1 autoscaler: an instance with \
-                        the lease scaling/two handles only other autoscalers (annotation of the lease).";
+                        the lease scaling/two handles only other autoscalers (annotation of the \
+                        lease).";
         assert_eq!(sentence, expected);
         lease.holder.as_mut().unwrap().scope = None;
         let leases = leases(&lease, &built_in, now);

@@ -22,7 +22,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     args::ControllerArguments,
-    dashboard::inactivity,
+    dashboard::inactivity::{self, IdleStatus},
     debug_client::{DebugClient, Instance, LeaseKey, Unavailable, describe_wrong_clock, item_key},
     findings::capitalized,
     kubectl,
@@ -33,8 +33,6 @@ use crate::{
 const SEARCH_LIFETIME: Duration = Duration::from_secs(60);
 /// If a debug API takes longer to fail, pages don't wait for it again until the next poll.
 const MAX_FAILURE_DELAY: Duration = Duration::from_secs(2);
-/// The end of a sentence that counts all autoscalers of a controller.
-const UNKNOWN_AUTOSCALERS: &str = "It is unknown which ones; this page may not show them.";
 /// The age of the oldest decisions that the page has.
 const DISPLAYED_PAST: SignedDuration = SignedDuration::from_hours(1);
 
@@ -90,23 +88,31 @@ impl ClusterRecordSource {
         released
     }
 
-    /// A sentence about a controller that makes no decisions, by its debug API.
-    fn describe_instance(
+    /// Sentences about controllers that make no decisions, by the leases and by the debug API.
+    /// `idle` has the autoscalers on which no controller acts.
+    fn describe_inactivity(
         &self,
+        idle: &[IdleStatus<'_>],
         instance: &Result<Instance, Unavailable>,
         limit: SignedDuration,
     ) -> Option<String> {
-        match (instance, &self.flags.controller_url) {
-            (Ok(instance), _) => inactivity::describe_status(&instance.status, limit),
+        let of_leases = inactivity::describe_idle(idle);
+        let of_instance = match (instance, &self.flags.controller_url) {
+            (Ok(instance), _) if of_leases.is_none() => {
+                inactivity::describe_late_decisions(&instance.status, limit)
+            }
+            // The instance at the URL may act on any autoscaler, without a lease.
             (Err(error), Some(_)) => Some(error.sentence_about_url()),
             // If the lease has a holder, a controller probably runs. The page of each autoscaler
             // has the reason why its past is unknown.
-            (Err(_), None) => None,
-        }
+            (Ok(_), _) | (Err(_), None) => None,
+        };
+        let sentences: Vec<_> = of_leases.into_iter().chain(of_instance).collect();
+        (!sentences.is_empty()).then(|| sentences.join(" ") + " The rest of the page may be old.")
     }
 
-    /// The clock of the instance that was read after `requested_at`, or else that of the lease's
-    /// holder, if it is wrong.
+    /// The error of the instance's clock, or else of the clock of the lease's holder. `None` if the
+    /// clock is right. The instance was read after `requested_at`.
     fn find_wrong_clock(
         &self,
         lease: &ControllerLease,
@@ -124,9 +130,9 @@ impl ClusterRecordSource {
         Some(WrongClock { lead, clause, sentence, manager })
     }
 
-    /// The autoscalers of `writers` on which the instance has decided within `limit`. `at_url` has
-    /// those that it reconciles if `--controller-url` names it. Another one reconciles those whose
-    /// status names the lease.
+    /// The autoscalers of `writers` on which the instance has decided within `limit`. With
+    /// `--controller-url`, the instance reconciles the autoscalers of `at_url`. Without it, the
+    /// instance reconciles those whose status names the lease.
     fn recently_decided(
         &self,
         lease: &ControllerLease,
@@ -136,16 +142,16 @@ impl ClusterRecordSource {
         limit: SignedDuration,
     ) -> BTreeSet<HpaKey> {
         let status = instance.as_ref().ok().map(|instance| &instance.status);
-        let decides = status.is_some_and(|status| {
-            let is_late = inactivity::describe_status(status, limit).is_some();
+        let is_deciding = status.is_some_and(|status| {
+            let is_late = inactivity::describe_late_decisions(status, limit).is_some();
             status.is_working && !status.dry_run && !is_late
         });
         let manager = lease.name.manager();
-        let is_decided = |one: &&AutoscalerStatusWriter| match &self.flags.controller_url {
+        let is_reconciled = |one: &&AutoscalerStatusWriter| match &self.flags.controller_url {
             Some(_) => at_url.contains(&one.key.to_string()),
             None => one.manager == manager.as_str(),
         };
-        let writers = writers.iter().filter(is_decided).filter(|_| decides);
+        let writers = writers.iter().filter(is_reconciled).filter(|_| is_deciding);
         writers.map(|one| one.key.clone()).collect()
     }
 
@@ -164,10 +170,13 @@ impl ClusterRecordSource {
         if let Some(last_search) = last_search.as_ref().filter(is_current) {
             return last_search.api.clone();
         }
-        let (client, flags, limit) = (&self.client, &self.flags, self.request_timeout);
+        let (client, flags, timeout) = (&self.client, &self.flags, self.request_timeout);
         let api = match found {
-            Some(found) => found.debug_client(client, flags, limit).await,
-            None => DebugClient::find(client, flags, limit, &lease).await,
+            Some(found) => {
+                let leader = found.leader_pod(client);
+                found.debug_client(client, flags, timeout, leader).await
+            }
+            None => DebugClient::find(client, flags, timeout, &lease).await,
         };
         let api = api.map(Arc::new);
         *last_search = Some(LeaderSearch { lease, at: Instant::now(), api: api.clone() });
@@ -202,14 +211,7 @@ impl ClusterRecordSource {
         instance
     }
 
-    /// Reads the autoscalers of the instance that holds the lease.
-    async fn read_items(
-        &self,
-        lease: &ControllerLease,
-    ) -> Result<Vec<AutoscalerItem>, Unavailable> {
-        self.holder_api(lease).await?.autoscalers().await
-    }
-
+    /// Reads the records of an autoscaler whose status the field manager `manager` stored last.
     async fn read(
         &self,
         key: &HpaKey,
@@ -278,35 +280,21 @@ impl RecordSource for ClusterRecordSource {
         let by_lease: Vec<_> = writers.iter().filter(is_by_lease).cloned().collect();
         let released = self.update_released_since(&leases).await;
         let idle = inactivity::find_idle(&leases, &by_lease, &released);
-        let lost = inactivity::describe_idle(&idle);
+        let inactivity = self.describe_inactivity(&idle, &instance, limit);
         let idle = idle.into_iter().map(|one| {
             let clause = one.idle.clause("this autoscaler");
             (one.key.clone(), IdleAutoscaler { clause, reason: one.idle.reason() })
         });
         let idle = idle.collect();
-        // Without an answer from the URL, its instance may act on any autoscaler, without a lease.
-        let is_unknown = self.flags.controller_url.is_some() && instance.is_err();
-        let of_instance = self.describe_instance(&instance, limit);
-        let of_instance = of_instance.filter(|_| lost.is_none() || is_unknown);
-        let mut inactivity: Vec<String> = lost.into_iter().chain(of_instance).collect();
-        let inactivity = (!inactivity.is_empty()).then(|| {
-            inactivity.push(inactivity::PAGE_MAY_BE_OLD.to_owned());
-            inactivity.join(" ")
-        });
         let recently_decided = self.recently_decided(&lease, &instance, writers, &at_url, limit);
         let missing_api = lease.missing_api(&self.client, writers).await.map(|text| text + ".");
         let stale_caches =
             instance.as_ref().ok().and_then(|instance| instance.status.stale_caches_sentence());
         let (instance_time, failed_writes, items) = match instance {
             Ok(Instance { status, items, .. }) => (status.now, status.failed_status_writes, items),
-            // Another read would most likely fail as well, after the time limit.
-            Err(_) => (now, None, Some(Vec::new())),
+            Err(_) => (now, None, None),
         };
-        let items = match items {
-            Some(items) => items,
-            None if inactivity.is_some() => self.read_items(&lease).await.unwrap_or_default(),
-            None => Vec::new(),
-        };
+        let items = items.unwrap_or_default();
         // A tenant may have invented the holder, which must not answer for other namespaces.
         let is_local = lease.local.contains(&lease.name);
         let items = items.iter().filter(|item| !is_local || item.namespace == lease.name.namespace);
@@ -314,9 +302,12 @@ impl RecordSource for ClusterRecordSource {
         let of_items = activity_of_items(items, overdue_after, instance_time);
         let acting = acting_controllers(&leases, writers, &at_url);
         // If the autoscalers are known, the dashboard counts those that it shows.
-        let failed_writes = failed_writes
-            .filter(|_| of_items.unstored.is_empty())
-            .map(|failed| format!("Statuses may be old: {failed}. {UNKNOWN_AUTOSCALERS}"));
+        let failed_writes = failed_writes.filter(|_| of_items.unstored.is_empty()).map(|failed| {
+            format!(
+                "Statuses may be old: {failed}. It is unknown which ones; this page may not show \
+                 them."
+            )
+        });
         let conflicts = leases.conflicts(writers);
         let conflicts = conflicts.iter().map(Conflict::sentence);
         let status_problems = stale_caches.into_iter().chain(hidden).chain(missing_api);
@@ -345,16 +336,10 @@ fn activity_of_items<'a>(
         let since = read_at.checked_sub(inactivity::overdue_age(item, overdue_after?)?).ok()?;
         Some((item_key(item), since))
     });
-    let unschedulable = items
-        .clone()
-        .filter_map(|item| Some((item_key(item), item.recent_decision(now)?.unschedulable_pods?)));
-    let overwritten = items.clone().filter(|item| item.overwritten_scalings > 0);
-    let overwritten = overwritten.map(|item| (item_key(item), item.overwritten_scalings));
     ControllerActivity {
         overdue: overdue.collect(),
-        unstored: items.filter_map(unstored_status).collect(),
-        overwritten: overwritten.collect(),
-        unschedulable: unschedulable.collect(),
+        unstored: items.clone().filter_map(unstored_status).collect(),
+        autoscalers: items.map(|item| (item_key(item), item.activity(now))).collect(),
         ..ControllerActivity::default()
     }
 }

@@ -12,13 +12,13 @@ use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 use anyhow::Context;
 use async_trait::async_trait;
 use hpa_adapter::certificates::{GeneratedCertificate, local_names};
-use hpa_adapter::reviews::LogLimit;
 use hpa_adapter::server::{Connection, HandshakeSettings, RunningRequest, ServingCertificate};
 use hpa_calc::go_text::truncate;
 use hpa_controller::{
     Dependencies, Observer, Options,
     debug::{DebugView, DecisionRecorder, RefusedRulesFile},
 };
+use hpa_metrics::LogLimit;
 use hpa_prometheus::source::PrometheusSource;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::{Bytes, Incoming};
@@ -115,8 +115,8 @@ pub(crate) async fn start_local(view: Arc<DebugView>) -> anyhow::Result<(Server,
 fn generate_certificate() -> anyhow::Result<ServingCertificate> {
     let generated = GeneratedCertificate::generate(&local_names(), Timestamp::now());
     let generated = generated.context("unable to generate a certificate for the debug API")?;
-    let (chain, key) = (generated.chain.as_bytes(), generated.key.as_bytes());
-    Ok(ServingCertificate::from_pem(chain, key, HandshakeSettings::default())?)
+    let handshake = HandshakeSettings::default();
+    Ok(ServingCertificate::from_pem(&generated.chain, &generated.key, handshake)?)
 }
 
 /// Serves at an address. Returns the server, and the address with the actual port.

@@ -198,62 +198,50 @@ async fn access_review_has_path_and_groups_and_is_cached() {
     assert_eq!(reviews, [review_for("web"), review_for("api")], "an equal review is cached");
 }
 
-/// Reviewed access without a server, for tests in virtual time.
-struct Reviewed {
-    access: Access,
-    accesses: Arc<Accesses>,
-}
-
-impl Reviewed {
-    fn new() -> Self {
-        let (access, accesses) = reviewed_access();
-        Self { access, accesses }
-    }
-
-    async fn get(&self, token: &str, path: &str) -> StatusCode {
-        let mut headers = HeaderMap::new();
-        let bearer = format!("Bearer {token}").parse().expect("a header");
-        headers.insert(header::AUTHORIZATION, bearer);
-        match self.access.authorize(IpAddr::from([10, 0, 0, 1]), &headers, path).await {
-            Ok(()) => StatusCode::OK,
-            Err(denied) => denied_response(&denied).status(),
-        }
+/// Authorizes a request without a server, for tests in virtual time.
+async fn authorize(access: &Access, token: &str, path: &str) -> StatusCode {
+    let mut headers = HeaderMap::new();
+    let bearer = format!("Bearer {token}").parse().expect("a header");
+    headers.insert(header::AUTHORIZATION, bearer);
+    match access.authorize(IpAddr::from([10, 0, 0, 1]), &headers, path).await {
+        Ok(()) => StatusCode::OK,
+        Err(denied) => denied_response(&denied).status(),
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn rate_of_access_reviews_of_a_user_is_limited() {
-    let reviewed = Reviewed::new();
+    let (access, accesses) = reviewed_access();
     let known = "/debug/v1/status";
-    assert_eq!(reviewed.get("api-reader", known).await, StatusCode::OK);
+    assert_eq!(authorize(&access, "api-reader", known).await, StatusCode::OK);
     let mut refused = Vec::new();
     for number in 0..1000 {
-        let status = reviewed.get("api-reader", &format!("/debug/v1/{number}")).await;
+        let status = authorize(&access, "api-reader", &format!("/debug/v1/{number}")).await;
         refused.extend((status != StatusCode::OK).then_some(status));
     }
-    let review_count = || reviewed.accesses.0.lock().expect("a lock").len();
-    assert_eq!(review_count(), ACCESS_RATE_OF_USER.burst as usize);
+    let review_count = accesses.0.lock().expect("a lock").len();
+    assert_eq!(review_count, ACCESS_RATE_OF_USER.burst as usize);
     assert!(refused.iter().all(|status| *status == StatusCode::TOO_MANY_REQUESTS));
-    assert_eq!(reviewed.get("api-reader", known).await, StatusCode::OK, "cached");
-    assert_eq!(reviewed.get("api-eve", known).await, StatusCode::FORBIDDEN, "another user");
+    assert_eq!(authorize(&access, "api-reader", known).await, StatusCode::OK, "cached");
+    assert_eq!(authorize(&access, "api-eve", known).await, StatusCode::FORBIDDEN, "another user");
     advance(Duration::from_secs(1)).await;
-    assert_eq!(reviewed.get("api-reader", "/debug/v1/new").await, StatusCode::OK);
+    assert_eq!(authorize(&access, "api-reader", "/debug/v1/new").await, StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]
 async fn invalid_tokens_exhaust_their_rate_but_known_tokens_work() {
-    let reviewed = Reviewed::new();
+    let (access, _) = reviewed_access();
     let path = "/debug/v1/status";
-    assert_eq!(reviewed.get("api-reader", path).await, StatusCode::OK);
+    assert_eq!(authorize(&access, "api-reader", path).await, StatusCode::OK);
     // The cached reviews expire, but the token remains known.
     advance(Duration::from_mins(2)).await;
     let mut statuses = Vec::new();
     for number in 0..100 {
-        statuses.push(reviewed.get(&format!("invalid-{number}"), path).await);
+        statuses.push(authorize(&access, &format!("invalid-{number}"), path).await);
     }
     assert_eq!(statuses.first(), Some(&StatusCode::UNAUTHORIZED));
     assert_eq!(statuses.last(), Some(&StatusCode::TOO_MANY_REQUESTS));
-    assert_eq!(reviewed.get("api-reader", path).await, StatusCode::OK);
+    assert_eq!(authorize(&access, "api-reader", path).await, StatusCode::OK);
 }
 
 #[test]

@@ -29,9 +29,9 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseHolder {
     pub(crate) lease: LeaseKey,
-    /// The time by the API server's clock at which the lease was requested. The holder is judged by
-    /// it, because it may have renewed the lease while something else was read.
-    pub(crate) read_at: Timestamp,
+    /// The time of the request, by the API server's clock. Expiry is computed for this time and not
+    /// for now, because the holder may have renewed the lease since.
+    pub(crate) requested_at: Timestamp,
     /// The pod name or host name of the holder, `_` and a UUID.
     pub(crate) identity: String,
     /// The time at which the holder acquired the lease. `None` if the lease has no such time, or
@@ -42,7 +42,7 @@ pub(crate) struct LeaseHolder {
     /// Whether the lease has a renew time that a `Timestamp` can't represent.
     pub(crate) has_unreadable_time: bool,
     /// The lead of the holder's clock over the API server's. Negative if the holder's clock is
-    /// behind, and zero if the difference is small.
+    /// behind, or if the API server stored the renewal late. Zero if the difference is small.
     pub(crate) clock_lead: SignedDuration,
     pub(crate) duration: SignedDuration,
     pub(crate) transitions: i32,
@@ -100,14 +100,14 @@ impl LeaseHolder {
         let requested_at = Timestamp::now();
         let listed = get::<ObjectList<StoredLease>>(client, &path).await;
         let listed = listed.map(|list| list.items).unwrap_or_default().into_iter();
-        let read_at = api_server_time(requested_at);
+        let requested_at = api_server_time(requested_at);
         let holders = listed.filter_map(|stored| {
             let metadata = &stored.object.metadata;
             let annotations = metadata.annotations.as_ref()?;
             [INSTANCE_SCOPE, KEEPS_HISTORY].iter().find_map(|name| annotations.get(*name))?;
             let name = metadata.name.clone()?;
             let lease = LeaseKey { namespace: namespace.to_owned(), name };
-            Self::of_object(&lease, stored, read_at).ok()
+            Self::of_object(&lease, stored, requested_at).ok()
         });
         holders.collect()
     }
@@ -116,10 +116,11 @@ impl LeaseHolder {
     fn of_object(
         lease: &LeaseKey,
         StoredLease { object, stored_at }: StoredLease,
-        read_at: Timestamp,
+        requested_at: Timestamp,
     ) -> Result<Self, Unavailable> {
         let spec = object.spec.unwrap_or_default();
         let identity = spec.holder_identity.filter(|holder| !holder.is_empty());
+        // As in client-go, a lease without a duration expires at once.
         let seconds = spec.lease_duration_seconds.unwrap_or_default();
         let renewed = spec.renew_time.as_ref().and_then(LeaseTime::timestamp);
         let has_unreadable_time = spec.renew_time.is_some() && renewed.is_none();
@@ -137,7 +138,7 @@ impl LeaseHolder {
         let acquired = spec.acquire_time.as_ref().and_then(LeaseTime::timestamp);
         Ok(Self {
             lease: lease.clone(),
-            read_at,
+            requested_at,
             identity,
             acquired: acquired.and_then(by_api_server),
             renewed,
@@ -149,7 +150,7 @@ impl LeaseHolder {
         })
     }
 
-    /// Whether the holder has let the lease expire. A lease with an unreadable time counts as
+    /// Whether the holder has let the lease expire. A lease without a readable renew time counts as
     /// expired.
     pub(crate) fn is_expired(&self) -> bool {
         self.age().is_none_or(|age| age > self.duration)
@@ -157,7 +158,7 @@ impl LeaseHolder {
 
     /// The time since the last renewal when the lease was read. `None` without a readable time.
     pub(crate) fn age(&self) -> Option<SignedDuration> {
-        let age = self.read_at.duration_since(self.renewed?);
+        let age = self.requested_at.duration_since(self.renewed?);
         // The clock of the holder may be ahead a little, which is not corrected.
         Some(age.max(SignedDuration::ZERO))
     }
@@ -176,11 +177,6 @@ impl LeaseHolder {
         let since = self.age().map(|age| format!(" for {}", format_minutes(age)));
         let since = since.unwrap_or_else(|| " yet".to_owned());
         format!("no controller has renewed the lease {lease}{since}")
-    }
-
-    /// A clause about the clock of the holder, if it clearly differs from the API server's.
-    pub(crate) fn describe_clock_lead(&self) -> Option<String> {
-        describe_clock_lead(self.clock_lead)
     }
 
     /// The identity without its UUID: for hpa-rs the pod's name, for kube-controller-manager
@@ -216,16 +212,13 @@ fn leases_path(namespace: &str) -> String {
 /// A clause about a controller whose clock leads the API server's by this time, if they clearly
 /// differ.
 pub(crate) fn describe_wrong_clock(lead: SignedDuration) -> Option<String> {
-    let clause = describe_clock_lead(lead)?;
-    Some(format!("the controller misjudges times: {clause}"))
-}
-
-/// A clause about a clock that leads the API server's by this time, if they clearly differ.
-fn describe_clock_lead(lead: SignedDuration) -> Option<String> {
     let direction = if lead.is_negative() { "behind" } else { "ahead of" };
     let clause = || {
         let difference = format_difference(lead.abs());
-        format!("its clock is {difference} {direction} that of the API server")
+        format!(
+            "the controller misjudges times: its clock is {difference} {direction} that of the API \
+             server"
+        )
     };
     (lead.abs() > CLOCK_TOLERANCE).then(clause)
 }

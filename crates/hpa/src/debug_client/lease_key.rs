@@ -29,7 +29,7 @@ const DOCUMENTED_NAMESPACE: &str = "autoscaling";
 
 /// A lease that the field managers of statuses name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReportedLease {
+pub(crate) struct NamedLease {
     pub(crate) key: LeaseKey,
     /// The namespaces of the autoscalers whose statuses name it.
     pub(crate) namespaces: BTreeSet<String>,
@@ -104,7 +104,7 @@ impl LeaseKey {
     /// 4. The first mention in `statuses`.
     pub(crate) fn of_statuses<'a>(
         statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Vec<ReportedLease> {
+    ) -> Vec<NamedLease> {
         let mut named = BTreeMap::<Self, (usize, BTreeSet<String>)>::new();
         for (index, (namespace, manager)) in statuses.into_iter().enumerate() {
             if let Some(lease) = Self::of_manager(manager) {
@@ -113,8 +113,8 @@ impl LeaseKey {
             }
         }
         let named = named.into_iter();
-        let mut named: Vec<(usize, ReportedLease)> = named
-            .map(|(key, (index, namespaces))| (index, ReportedLease { key, namespaces }))
+        let mut named: Vec<(usize, NamedLease)> = named
+            .map(|(key, (index, namespaces))| (index, NamedLease { key, namespaces }))
             .collect();
         named.sort_by_key(|(index, lease)| {
             let (count, is_usual) = (lease.namespaces.len(), lease.key.is_usual());
@@ -140,7 +140,7 @@ impl fmt::Display for LeaseKey {
     }
 }
 
-impl ReportedLease {
+impl NamedLease {
     /// Whether only autoscalers of the lease's own namespace name it, and it is no usual one. A
     /// tenant can create such a lease and name it in its own statuses, so it says nothing about
     /// autoscalers of other namespaces.

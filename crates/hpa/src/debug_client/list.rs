@@ -9,7 +9,7 @@ use hpa_controller::{
 };
 
 /// The maximum size of all pages, in bytes. More than twice that of 100,000 autoscalers.
-const MAX_BYTES: usize = 256 << 20;
+const MAX_LIST_BYTES: usize = 256 << 20;
 const MAX_AUTOSCALERS: usize = 200_000;
 /// A page usually has 1000 autoscalers.
 const MAX_PAGES: usize = 1000;
@@ -31,7 +31,7 @@ pub(super) struct ListedPages {
 impl ListedPages {
     /// The maximum size of the next page, in bytes.
     pub(super) fn remaining_bytes(&self) -> usize {
-        MAX_BYTES.saturating_sub(self.bytes)
+        MAX_LIST_BYTES.saturating_sub(self.bytes)
     }
 
     /// Adds a page, and returns the token of the next one. Fails if the list seems to have no end.
@@ -64,29 +64,21 @@ impl ListedPages {
 
 #[cfg(test)]
 mod tests {
-    use hpa_controller::AutoscalerApi;
     use jiff::Timestamp;
+    use serde_json::json;
 
     use super::*;
 
     fn page(names: impl IntoIterator<Item = String>, next: Option<&str>) -> AutoscalerList {
-        let item = |name| AutoscalerItem {
-            api: AutoscalerApi::Core,
-            namespace: "shop".to_owned(),
-            name,
-            uid: String::new(),
-            is_failing: false,
-            status_write_error: None,
-            overwritten_scalings: 0,
-            last_reconcile_seconds_ago: None,
-            next_due_in_seconds: None,
-            last: None,
-        };
-        let next = next.map(ToOwned::to_owned);
+        let item = json!({
+            "api": "core", "namespace": "shop", "name": "", "uid": "u", "isFailing": false,
+        });
+        let item: AutoscalerItem = serde_json::from_value(item).expect("an item");
+        let items = names.into_iter().map(|name| AutoscalerItem { name, ..item.clone() });
         AutoscalerList {
             now: Timestamp::UNIX_EPOCH,
-            items: names.into_iter().map(item).collect(),
-            next,
+            items: items.collect(),
+            next: next.map(ToOwned::to_owned),
         }
     }
 
@@ -104,7 +96,7 @@ mod tests {
             assert_eq!(next, Ok(token));
         }
         assert_eq!(pages.items.len(), 100_000);
-        assert!(pages.remaining_bytes() > MAX_BYTES / 2);
+        assert!(pages.remaining_bytes() > MAX_LIST_BYTES / 2);
     }
 
     #[test]

@@ -19,10 +19,10 @@ use std::{
     time::Duration,
 };
 
-use hpa_calc::{explain::UnschedulablePods, go_text::truncate};
+use hpa_calc::go_text::truncate;
 use hpa_controller::{
     HpaKey,
-    debug::{AutoscalerDetail, AutoscalerItem, ControllerStatus, clock_lag},
+    debug::{AutoscalerActivity, AutoscalerDetail, AutoscalerItem, ControllerStatus, clock_lag},
 };
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -34,9 +34,11 @@ use tokio::time::timeout;
 
 pub(crate) use hpa_controller::k8s::KUBE_CONTROLLER_MANAGER;
 
+#[cfg(test)]
+pub(crate) use self::tests::status_document;
 pub(crate) use self::{
     lease::{LeaderPod, LeaseHolder, describe_wrong_clock, format_minutes},
-    lease_key::{LeaseKey, ReportedLease},
+    lease_key::{LeaseKey, NamedLease},
     list::item_key,
     unavailable::Unavailable,
 };
@@ -48,7 +50,7 @@ use crate::{
 };
 
 /// The maximum size of a document, in bytes.
-const MAX_BYTES: usize = 256 << 20;
+const MAX_DOCUMENT_BYTES: usize = 256 << 20;
 
 /// The maximum size of an error response, in bytes.
 const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -73,11 +75,11 @@ pub(crate) struct DebugClient {
 /// The state of an instance.
 pub(crate) struct Instance {
     pub(crate) status: ControllerStatus,
-    /// Its autoscalers. `None` if the status shows that they are not needed, or if they can't be
-    /// read. If `reconciles_at_url`, they are always read, and an error is returned.
+    /// Its autoscalers. `None` if they can't be read. Always present if `is_working_at_url` is set,
+    /// because [`DebugClient::instance`] then fails without them.
     pub(crate) items: Option<Vec<AutoscalerItem>>,
     /// Whether the instance is at `--controller-url` and its workers run.
-    reconciles_at_url: bool,
+    is_working_at_url: bool,
 }
 
 impl Instance {
@@ -94,7 +96,7 @@ impl Instance {
     /// The names of the autoscalers that the instance at `--controller-url` reconciles, possibly
     /// without a lease. Empty if the instance was found by its lease, or is a standby.
     pub(crate) fn reconciled_at_url(&self) -> BTreeSet<String> {
-        let items = self.items.iter().flatten().filter(|_| self.reconciles_at_url);
+        let items = self.items.iter().flatten().filter(|_| self.is_working_at_url);
         items.map(|item| item_key(item).to_string()).collect()
     }
 
@@ -118,27 +120,11 @@ impl Instance {
     /// The latest activity of the controller, by the names of the autoscalers. Empty if it can't be
     /// read.
     pub(crate) fn activities(&self) -> BTreeMap<String, AutoscalerActivity> {
-        let activities = self.items.iter().flatten().map(|item| {
-            let decision = item.recent_decision(self.status.now);
-            let activity = AutoscalerActivity {
-                last_decision: decision.map(|decision| decision.sentence.clone()),
-                unschedulable_pods: decision.and_then(|decision| decision.unschedulable_pods),
-                overwritten_scalings: item.overwritten_scalings,
-            };
-            (item_key(item).to_string(), activity)
-        });
+        let items = self.items.iter().flatten();
+        let activities =
+            items.map(|item| (item_key(item).to_string(), item.activity(self.status.now)));
         activities.collect()
     }
-}
-
-/// The latest activity of the controller for an autoscaler.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AutoscalerActivity {
-    /// The last decision in one sentence. `None` if it is old.
-    pub(crate) last_decision: Option<String>,
-    /// The pods that the scheduler can't place. `None` if the last decision is old.
-    pub(crate) unschedulable_pods: Option<UnschedulablePods>,
-    pub(crate) overwritten_scalings: u32,
 }
 
 /// A status that the controller failed to store. The stored one is older.
@@ -199,7 +185,7 @@ impl DebugClient {
     /// The state of the instance.
     pub(crate) async fn status(&self) -> Result<ControllerStatus, Unavailable> {
         let status = self.get("/debug/v1/status").await?;
-        status.ok_or_else(|| Unavailable::not_the_api(&self.source))
+        status.ok_or_else(|| self.not_the_api())
     }
 
     /// All autoscalers, without their histories and earlier decisions. Fails if the pages don't
@@ -213,7 +199,7 @@ impl DebugClient {
         let mut path = "/debug/v1/autoscalers".to_owned();
         loop {
             let body = self.read(&path, pages.remaining_bytes()).await?;
-            let body = body.ok_or_else(|| Unavailable::not_the_api(&self.source))?;
+            let body = body.ok_or_else(|| self.not_the_api())?;
             let page = decode(&body)?;
             let next = pages.add(page, body.len());
             let next = next
@@ -223,21 +209,14 @@ impl DebugClient {
         }
     }
 
-    /// Reads the state of the instance.
+    /// Reads the state of the instance, and its autoscalers: their last decisions have causes that
+    /// the stored statuses lack.
     pub(crate) async fn instance(&self) -> Result<Instance, Unavailable> {
         let status = self.status().await?;
-        let reconciles_at_url = self.token.is_none() && status.is_working;
-        let items = if reconciles_at_url {
-            Some(self.autoscalers().await?)
-        } else if status.failed_status_writes.is_some()
-            || status.overwritten > 0
-            || status.unschedulable > 0
-        {
-            self.autoscalers().await.ok()
-        } else {
-            None
-        };
-        Ok(Instance { status, items, reconciles_at_url })
+        let is_working_at_url = self.token.is_none() && status.is_working;
+        let items = self.autoscalers().await;
+        let items = if is_working_at_url { Some(items?) } else { items.ok() };
+        Ok(Instance { status, items, is_working_at_url })
     }
 
     /// An autoscaler with its decisions since a time. `None` if the instance doesn't have it.
@@ -259,8 +238,12 @@ impl DebugClient {
 
     /// Reads a document. `None` if the API has none at this path.
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Unavailable> {
-        let body = self.in_time(self.read(path, MAX_BYTES)).await?;
+        let body = self.in_time(self.read(path, MAX_DOCUMENT_BYTES)).await?;
         body.map(|body| decode(&body)).transpose()
+    }
+
+    fn not_the_api(&self) -> Unavailable {
+        Unavailable::NotTheApi(self.source.clone())
     }
 
     /// Ends a read at the time limit.
@@ -306,11 +289,9 @@ impl DebugClient {
                 action: format!("read {} through the API server", self.source),
                 message: read_message(body).await,
             }),
-            (StatusCode::OK, false) => Err(Unavailable::not_the_api(&self.source)),
+            (StatusCode::OK, false) => Err(self.not_the_api()),
             // Without a proxy, the server itself answered.
-            (StatusCode::NOT_FOUND, false) if self.token.is_none() => {
-                Err(Unavailable::not_the_api(&self.source))
-            }
+            (StatusCode::NOT_FOUND, false) if self.token.is_none() => Err(self.not_the_api()),
             (status, false) => {
                 let message = read_message(body).await;
                 let colon = if message.is_empty() { "" } else { ": " };

@@ -1,4 +1,5 @@
 use futures::stream;
+use hpa_calc::explain::UnschedulablePods;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use jiff::SignedDuration;
@@ -6,6 +7,7 @@ use rstest::rstest;
 use serde_json::Value;
 
 use super::*;
+use crate::kubectl::answering_client;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -60,9 +62,9 @@ fn lease_comes_from_flags_or_most_statuses(
     assert_eq!(chosen.to_string(), expected);
 }
 
-/// Only someone with a right to write the namespace's statuses can forge their field managers.
+/// A tenant can forge the field managers of all statuses of its namespace.
 #[test]
-fn namespaces_count_and_not_statuses() {
+fn lease_named_by_more_namespaces_comes_before_one_named_by_more_statuses() {
     let forged = [("tenant", "hpa-controller:tenant/fake"); 3];
     let real = ["shop", "blog"].map(|namespace| (namespace, "hpa-controller:scaling/hpa"));
     let named = LeaseKey::of_statuses(forged.into_iter().chain(real));
@@ -213,12 +215,9 @@ async fn plain_request_to_an_https_server_gets_a_hint() {
 
 /// The holder of a lease that a server returns.
 async fn read_holder(lease: Value) -> LeaseHolder {
-    let service = tower::service_fn(move |_: Request<Body>| {
-        let body = Body::from(lease.to_string().into_bytes());
-        async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
-    });
+    let client = answering_client(move |_| (200, lease.clone()));
     let name = LeaseKey { namespace: "kube-system".into(), name: "hpa-controller".into() };
-    LeaseHolder::read(&Client::new(service, "default"), &name).await.unwrap()
+    LeaseHolder::read(&client, &name).await.unwrap()
 }
 
 #[tokio::test]
@@ -257,8 +256,8 @@ async fn lease_with_a_renew_time_out_of_range_counts_as_not_renewed() {
 #[tokio::test]
 async fn times_of_a_holder_with_a_wrong_clock_are_corrected() {
     let (ahead, behind) = (
-        Some("its clock is 10m ahead of that of the API server"),
-        Some("its clock is 20s behind that of the API server"),
+        Some(": its clock is 10m ahead of that of the API server"),
+        Some(": its clock is 20s behind that of the API server"),
     );
     let stored = "2026-01-31T12:00:00Z".parse::<Timestamp>().unwrap();
     for (seconds, expected) in [(600, ahead), (-20, behind), (-4, None), (0, None)] {
@@ -276,7 +275,9 @@ async fn times_of_a_holder_with_a_wrong_clock_are_corrected() {
         let holder = holder.await;
         let time = if expected.is_some() { stored } else { by_holder };
         assert_eq!((holder.acquired, holder.renewed), (Some(time), Some(time)));
-        assert_eq!(holder.describe_clock_lead().as_deref(), expected);
+        let clause = describe_wrong_clock(holder.clock_lead);
+        let expected = expected.map(|end| format!("the controller misjudges times{end}"));
+        assert_eq!(clause, expected);
     }
 }
 
@@ -295,7 +296,7 @@ async fn lease_is_judged_by_the_time_at_which_it_was_read() {
         (Some(7500), Some(" for 2h 5m")),
         (None, Some(" yet")),
     ] {
-        let renewed = age.map(|age| read.read_at - SignedDuration::from_secs(age));
+        let renewed = age.map(|age| read.requested_at - SignedDuration::from_secs(age));
         let holder = LeaseHolder { renewed, duration, ..read.clone() };
         let expiry = holder.is_expired().then(|| holder.describe_expiry());
         let start = "no controller has renewed the lease kube-system/hpa-controller";
@@ -306,11 +307,7 @@ async fn lease_is_judged_by_the_time_at_which_it_was_read() {
 /// The port of the metrics, for example.
 #[tokio::test]
 async fn server_of_something_else_is_reported_as_such() {
-    let service = tower::service_fn(move |_: Request<Body>| async {
-        let response = http::Response::builder().status(404).body(Body::empty());
-        Ok::<_, std::convert::Infallible>(response.expect("a response"))
-    });
-    let client = Client::new(service, "default");
+    let client = answering_client(|_| (404, Value::Null));
     let client = debug_client(client, None, "http://127.0.0.1:1");
     let error = client.status().await.expect_err("no status").to_string();
     assert_eq!(error, "http://127.0.0.1:1 serves something other than the debug API");
@@ -339,8 +336,8 @@ async fn list_of_a_hostile_debug_api_ends() {
     assert_eq!(request_count.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
 
-/// The document about an instance.
-fn status_document() -> Value {
+/// The document about an instance whose workers don't run.
+pub(crate) fn status_document() -> Value {
     serde_json::json!({
         "build": { "version": "0.1.0", "revision": "6f7a8b9c0d", "date": "unknown" },
         "now": "2026-01-31T12:00:00Z", "isLeader": true, "isWorking": false, "dryRun": false,
@@ -357,10 +354,10 @@ fn status_document() -> Value {
     })
 }
 
-/// The events name the autoscalers whose list can't be read.
+/// The caller then reads the autoscalers' events, which name the overwritten ones.
 #[rstest]
-#[case::unreadable(1, true)]
-#[case::not_needed(0, false)]
+#[case::some_are_overwritten(1, true)]
+#[case::none_is_overwritten(0, false)]
 #[tokio::test]
 async fn unreadable_list_lacks_the_overwritten_autoscalers(
     #[case] overwritten: u32,
@@ -376,15 +373,9 @@ async fn unreadable_list_lacks_the_overwritten_autoscalers(
     assert_eq!(instance.lacks_overwritten_autoscalers(), expected);
 }
 
-/// The list of an instance at a URL is read only while it works, unless something else needs it.
-#[rstest]
-#[case::needed(1, Some("shop/web"))]
-#[case::not_needed(0, None)]
+/// The stored statuses lack these causes.
 #[tokio::test]
-async fn autoscalers_are_read_if_pods_of_some_cannot_be_scheduled(
-    #[case] unschedulable: u32,
-    #[case] expected: Option<&str>,
-) {
+async fn activities_have_the_causes_of_the_last_decisions() {
     let pods = UnschedulablePods { count: 3, total: 9 };
     let answer = move |path: &str| {
         let now = "2026-01-31T12:00:00Z";
@@ -398,14 +389,13 @@ async fn autoscalers_are_read_if_pods_of_some_cannot_be_scheduled(
                 } },
             }] })
         } else {
-            let mut status = status_document();
-            status["unschedulable"] = unschedulable.into();
-            status
+            status_document()
         };
         (200, document)
     };
     let client = answering_api(answer, "pod scaling/hpa-1");
     let activities = client.instance().await.expect("an instance").activities();
-    let unschedulable = activities.iter().filter(|(_, one)| one.unschedulable_pods == Some(pods));
-    assert_eq!(unschedulable.map(|(name, _)| name.as_str()).next(), expected);
+    let activity = &activities["shop/web"];
+    assert_eq!(activity.last_decision.as_deref(), Some("maxReplicas is 9"));
+    assert_eq!((activity.unschedulable_pods, activity.overwritten_scalings), (Some(pods), None));
 }

@@ -25,54 +25,55 @@ const RENEW_AFTER: Duration = Duration::from_secs(300);
 /// A token that is renewed on use, before it expires.
 pub(super) struct DebugToken {
     accounts: Api<ServiceAccount>,
-    namespace: String,
-    account: String,
-    /// The token, and the time at which it was requested.
-    current: Mutex<(String, Instant)>,
+    /// The lease of the controller whose debug API accepts the token.
+    lease: LeaseKey,
+    current: Mutex<IssuedToken>,
+}
+
+struct IssuedToken {
+    text: String,
+    requested_at: Instant,
 }
 
 impl DebugToken {
     /// Requests a token for the ServiceAccount of the controller's debug API.
     pub(super) async fn request(client: &Client, lease: &LeaseKey) -> Result<Self, Unavailable> {
-        let LeaseKey { namespace, name } = lease;
-        let token = Self {
-            accounts: Api::namespaced(client.clone(), namespace),
-            namespace: namespace.clone(),
-            account: format!("{name}-debug"),
-            current: Mutex::new((String::new(), Instant::now())),
-        };
-        *token.current.lock().await = token.issue().await?;
-        Ok(token)
+        let accounts = Api::namespaced(client.clone(), &lease.namespace);
+        let current = Mutex::new(issue(&accounts, lease).await?);
+        Ok(Self { accounts, lease: lease.clone(), current })
     }
 
     /// Returns a valid token.
     pub(super) async fn current(&self) -> Result<String, Unavailable> {
         let mut current = self.current.lock().await;
-        if current.1.elapsed() > RENEW_AFTER {
-            *current = self.issue().await?;
+        if current.requested_at.elapsed() > RENEW_AFTER {
+            *current = issue(&self.accounts, &self.lease).await?;
         }
-        Ok(current.0.clone())
+        Ok(current.text.clone())
     }
+}
 
-    async fn issue(&self) -> Result<(String, Instant), Unavailable> {
-        let requested = Instant::now();
-        let spec = TokenRequestSpec {
-            audiences: Some(vec![AUDIENCE.to_owned()]),
-            expiration_seconds: Some(LIFETIME.as_secs().cast_signed()),
-            ..TokenRequestSpec::default()
-        };
-        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
-        let parameters = PostParams::default();
-        let issued = self.accounts.create_token_request(&self.account, &parameters, &request).await;
-        let account = format!("{}/{}", self.namespace, self.account);
-        let action = format!("create a token for the ServiceAccount {account}");
-        let issued = issued.map_err(|error| match error {
-            kube::Error::Api(status) if status.is_not_found() => Unavailable::NoAccount { account },
-            error => Unavailable::of_kube_error(&action, error),
-        })?;
-        let token = issued.status.and_then(|status| status.token);
-        let token = token
-            .ok_or_else(|| Unavailable::Unreachable("the API server issued no token".to_owned()))?;
-        Ok((token, requested))
-    }
+async fn issue(
+    accounts: &Api<ServiceAccount>,
+    LeaseKey { namespace, name }: &LeaseKey,
+) -> Result<IssuedToken, Unavailable> {
+    let requested_at = Instant::now();
+    let spec = TokenRequestSpec {
+        audiences: Some(vec![AUDIENCE.to_owned()]),
+        expiration_seconds: Some(LIFETIME.as_secs().cast_signed()),
+        ..TokenRequestSpec::default()
+    };
+    let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+    let account = format!("{name}-debug");
+    let issued = accounts.create_token_request(&account, &PostParams::default(), &request).await;
+    let account = format!("{namespace}/{account}");
+    let action = format!("create a token for the ServiceAccount {account}");
+    let issued = issued.map_err(|error| match error {
+        kube::Error::Api(status) if status.is_not_found() => Unavailable::NoAccount { account },
+        error => Unavailable::of_kube_error(&action, error),
+    })?;
+    let text = issued.status.and_then(|status| status.token);
+    let text =
+        text.ok_or_else(|| Unavailable::Unreachable("the API server issued no token".to_owned()))?;
+    Ok(IssuedToken { text, requested_at })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hpa_calc::report::error_texts::NO_RESPONSE_WITHIN;
 use hpa_controller::k8s::FieldManager;
-use hpa_metrics::{TlsSettingNames, connection_cause, describe};
+use hpa_metrics::{TlsSettingNames, connection_cause, describe, is_connection_failure};
 use jiff::Timestamp;
 
 use super::lease_key::LeaseKey;
@@ -12,9 +12,6 @@ use crate::kubectl::is_forbidden;
 
 /// The error of the HTTP client if a TLS server answers a plain request.
 const TLS_ALERT: &str = "invalid HTTP version";
-
-/// The part of the HTTP client's error that shows that there was no connection.
-const NO_CONNECTION: &str = "(Connect)";
 
 /// The reason why a document of the debug API can't be read, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -108,11 +105,10 @@ impl Unavailable {
 
     /// The error of a request to the debug API that got no response. `source` is the pod or URL.
     pub(super) fn no_response(source: &str, error: &(dyn std::error::Error + 'static)) -> Self {
-        let text = describe(error);
-        let error = if text.contains(NO_CONNECTION) {
+        let error = if is_connection_failure(error) {
             connection_cause(error, TlsSettingNames::default())
         } else {
-            text
+            describe(error)
         };
         let hint = if error.contains(TLS_ALERT) {
             ". It may serve HTTPS, as on each address that is not a loopback one: start it with \
@@ -127,10 +123,6 @@ impl Unavailable {
     pub(super) fn timed_out(source: &str, limit: Duration) -> Self {
         let text = format!("{source}: {NO_RESPONSE_WITHIN}{limit:?} (--request-timeout)");
         Self::Unreachable(text)
-    }
-
-    pub(super) fn not_the_api(source: &str) -> Self {
-        Self::NotTheApi(source.to_owned())
     }
 
     /// The error of a failed request of [`kubectl`](crate::kubectl). `action` completes "not

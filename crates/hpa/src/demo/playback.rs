@@ -39,7 +39,8 @@ pub(super) async fn play(
     let duration = arguments
         .duration
         .map_or(scenario.duration.get(), |real| to_std(real).as_secs_f64() * speed);
-    let name = if scenario.name.is_empty() { "unnamed" } else { &scenario.name }.to_owned();
+    let name = Some(&*scenario.name).filter(|name| !name.is_empty());
+    let name = name.unwrap_or("unnamed").to_owned();
     let cluster = DemoCluster::start(scenario, speed, duration, folder).await?;
     let metrics = match arguments.metrics_address {
         Some(address) => Some(cluster.serve_metrics(address).await?),

@@ -41,10 +41,10 @@ pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> an
     let policy = setting_policy(&arguments.autoscaling);
     let timeout = to_std(arguments.cluster.request_timeout);
     let limits = scope.describe_limits().into_iter().map(|sentence| sentence + ".");
-    let location = &arguments.controller;
+    let flags = &arguments.controller;
     let namespace = scope.namespace.as_deref();
     let about_controllers =
-        describe_controllers(&client, location, timeout, namespace, &mut autoscalers, now);
+        describe_controllers(&client, flags, timeout, namespace, &mut autoscalers, now);
     let about_controllers = about_controllers.await;
     let notes: Vec<String> = limits.chain(about_controllers).collect();
     set_other_autoscalers(&mut autoscalers, now);

@@ -20,8 +20,8 @@ use crate::{
     lint::{mistake_of_annotation, unknown_collector_type},
 };
 
-/// The maximum length of a path in advice, in characters.
-const MAX_PATH_LEN: usize = 200;
+/// The maximum number of characters of a path in advice.
+const MAX_PATH_CHARS: usize = 200;
 /// The name of the collector of scaling schedules.
 const SCHEDULE_COLLECTOR: &str = "schedule";
 
@@ -78,17 +78,16 @@ fn failure_advice(
             let name = metric.metric_name();
             Some(source_advice(sources, &inputs.hpa, name, &source, error))
         }
-        // The label `type` of an external metric names its collector. Another metric without
-        // annotations may be that of a metrics API.
-        Err(finding)
-            if sources.has_collectors
-                || !matches!(finding.subject, FindingSubject::Metric(..))
-                || (metric.external.is_some()
-                    && error_texts::is_metric_missing(message_of(error))) =>
-        {
-            Some(invalid_settings_advice(sources, inputs, &cause(&inputs.hpa, index, &finding)))
+        Err(finding) => {
+            let has_annotations = !matches!(finding.subject, FindingSubject::Metric(..));
+            // The label `type` of an external metric names its collector. Another metric without
+            // annotations may be that of a metrics API.
+            let is_named_by_label =
+                metric.external.is_some() && error_texts::is_metric_missing(message_of(error));
+            let is_of_collector = sources.has_collectors || has_annotations || is_named_by_label;
+            let cause = cause(&inputs.hpa, index, &finding);
+            is_of_collector.then(|| invalid_settings_advice(sources, inputs, &cause))
         }
-        Err(_) => None,
     }
 }
 
@@ -183,8 +182,8 @@ fn advice_without_failed_request(
     let is_elsewhere = !failure.is_empty() && !error_texts::is_of_server(failure);
     is_elsewhere.then(|| {
         format!(
-            "The collector {collector} has no value of {name}, for the reason in the message: \
-             correct that, or the {subject}."
+            "The collector {collector} has no value of {name}. Correct the cause in the message, \
+             or the {subject}."
         )
     })
 }
@@ -212,9 +211,12 @@ fn place_and_check(source: &CollectorSource) -> (String, &'static str) {
 }
 
 /// Advice if no flag turns collectors on. `are_off` is whether those of the controller are off too,
-/// by [`lacks_collectors`]. A metric without annotations may be that of a metrics API, unless the
-/// failure says that no metrics API has it, or a value of it. An adapter may read it by a collector
-/// if the API answers with an error.
+/// by [`lacks_collectors`].
+///
+/// A metric with annotations always has advice, unless its metrics API is unavailable. One without
+/// annotations has advice in two cases: no metrics API has it or a value of it, or the API answers
+/// with an error, because an adapter may read it by a collector. Otherwise, it is probably a metric
+/// of that API.
 fn advice_without_collectors(
     source: &CollectorSource,
     error: &ReadError,
@@ -245,10 +247,7 @@ fn advice_without_collectors(
              may have the cause."
         ));
     }
-    let flags = match CollectorArguments::flags_that_enable(collector) {
-        "--collectors" => String::new(),
-        others => format!(", with {others}"),
-    };
+    let flags = CollectorArguments::describe_further_flags(collector);
     if are_off {
         return Some(format!(
             "{owner} The controller has no collectors, as its message shows: start hpa run with \
@@ -302,7 +301,7 @@ fn unknown_path_advice(
     };
     let has_whole_path = matches!(key, "path" | "endpoint");
     let path = match value.filter(|_| has_whole_path) {
-        Some(value) => truncate(path_of(value).to_owned(), MAX_PATH_LEN),
+        Some(value) => truncate(path_of(value).to_owned(), MAX_PATH_CHARS),
         None => "the path".to_owned(),
     };
     Some(format!("The server answers with 404: check {path} in the {setting}."))

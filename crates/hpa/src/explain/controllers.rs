@@ -36,14 +36,18 @@ pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
     clauses.collect::<Vec<_>>().join(", and ")
 }
 
-/// Sentences about the debug API of `--controller-url` and the lease if they can't be read, about
-/// the autoscalers on which no controller acts or several do, about the controller's clock, about
-/// an API that isn't served, and about statuses that can't be stored. Sets the controller that acts
-/// on each autoscaler. The autoscalers were listed at `now`, in a namespace or in all if it is
-/// `None`.
+/// Describes the problems of controllers. Sets the acting controller, the activity and the unstored
+/// status of each autoscaler. Returns a sentence about each problem:
+///
+/// - The debug API of `--controller-url` can't be read, or the user may not read the lease.
+/// - No controller acts on some autoscalers, or several do.
+/// - The caches of the controller are stale, or its clock is wrong.
+/// - An API isn't served, or statuses can't be stored.
+///
+/// The autoscalers were listed at `now`. `namespace` is `None` if they are those of all namespaces.
 pub(super) async fn describe_controllers(
     client: &Client,
-    location: &ControllerArguments,
+    flags: &ControllerArguments,
     request_timeout: Duration,
     namespace: Option<&str>,
     autoscalers: &mut [ListedAutoscaler],
@@ -51,16 +55,16 @@ pub(super) async fn describe_controllers(
 ) -> Vec<String> {
     let statuses = status_writers(autoscalers);
     let (built_in, (lease, instance)) = tokio::join!(KubeControllerManager::read(client), async {
-        let lease = ControllerLease::find_in_cluster(client, location, None, &statuses).await;
+        let lease = ControllerLease::find_in_cluster(client, flags, None, &statuses).await;
         let leader = lease.leader_pod(client);
-        let instance = lease.instance(client, location, request_timeout, leader).await;
+        let instance = lease.instance(client, flags, request_timeout, leader).await;
         (lease, instance)
     });
     let built_in = built_in.with_statuses(&statuses);
     let writers = NamespaceWriters::new(&statuses);
     let leases = lease.with(&built_in, &writers, now);
     // Without the flag, or if the debug API can't be read, the leases decide.
-    let error_of_url = instance.as_ref().err().filter(|_| location.controller_url.is_some());
+    let error_of_url = instance.as_ref().err().filter(|_| flags.controller_url.is_some());
     let unreadable = error_of_url.map(Unavailable::sentence_about_url);
     let instance = instance.as_ref();
     let lead_of_instance = instance.ok().map(|one| one.clock_lead(now, kubectl::now()));
@@ -91,6 +95,7 @@ pub(super) async fn describe_controllers(
     let idle_sentence = |(idle, names): (Idle, Vec<String>)| {
         format!("{}. hpa status says more.", idle.sentence(&describe_autoscalers(&names)))
     };
+    // Certain findings come last in their order, and first in the report.
     let idle = group_by_finding(found).into_iter().rev().map(idle_sentence);
     let mut sentences: Vec<_> = unreadable.into_iter().chain(idle).chain(stale_caches).collect();
     sentences.extend(hidden);

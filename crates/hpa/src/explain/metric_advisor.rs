@@ -17,9 +17,9 @@ use crate::{args::SourceArguments, collectors::InProcessSources};
 /// The time for which facts about a metric are reused. The dashboard asks after each change.
 pub(super) const FRESHNESS: Duration = Duration::from_secs(15);
 
-/// Gives advice by the sources that flags configure, and by the metrics APIs.
+/// Gives advice about metrics, from the sources that flags configure and from the metrics APIs.
 pub(crate) struct MetricAdvisor {
-    rules: RuleLookups,
+    rule_lookups: RuleLookups,
     apis: MetricsApis,
     sources: InProcessSources,
     placeholders: Vec<(&'static str, String)>,
@@ -28,14 +28,14 @@ pub(crate) struct MetricAdvisor {
 impl MetricAdvisor {
     pub(crate) fn new(client: Client, arguments: &SourceArguments) -> Self {
         Self {
-            rules: RuleLookups::default(),
+            rule_lookups: RuleLookups::default(),
             apis: MetricsApis::new(client),
             sources: InProcessSources::from_flags(arguments),
             placeholders: rule_advice::placeholders(&arguments.rules),
         }
     }
 
-    /// The placeholders in commands of advice whose values the flags have, with these values.
+    /// The placeholders in the commands of advice, with the values that the flags have for them.
     pub(super) fn placeholders(&self) -> &[(&'static str, String)] {
         &self.placeholders
     }
@@ -45,8 +45,8 @@ impl MetricAdvisor {
         fill_placeholders(advice, &self.placeholders)
     }
 
-    /// Advice about metrics that can't be read, or have a wrong value, by their index. `rules` are
-    /// those of the decision.
+    /// Advice about metrics that can't be read, or have a wrong value, by their index. `rules` is
+    /// the source of the rules by which `inputs` were read.
     pub(crate) async fn advise(
         &self,
         rules: Option<&PrometheusSource>,
@@ -54,7 +54,9 @@ impl MetricAdvisor {
     ) -> BTreeMap<usize, String> {
         let of_controller = inputs.metrics_of_controller_sources();
         let mut advice = match rules {
-            Some(rules) => rule_advice::advise(rules, &self.rules, inputs, &of_controller).await,
+            Some(rules) => {
+                rule_advice::advise(rules, &self.rule_lookups, inputs, &of_controller).await
+            }
             None => BTreeMap::new(),
         };
         collector_advice::add(&self.sources, inputs, &mut advice);

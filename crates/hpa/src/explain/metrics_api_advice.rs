@@ -28,10 +28,10 @@ use crate::{
 };
 
 const RESOURCE_GROUP: &str = MetricsApi::Resource.group();
-/// The maximum length of the reason why an API is not available, in characters.
-const MAX_REASON_LEN: usize = 500;
-/// The maximum length of the name of a resource in a response, in characters.
-const MAX_RESOURCE_LEN: usize = 100;
+/// The maximum number of characters of the reason why an API is not available.
+const MAX_REASON_CHARS: usize = 500;
+/// The maximum number of characters of the name of a resource in a response.
+const MAX_RESOURCE_CHARS: usize = 100;
 
 /// A registered metrics API.
 struct Api {
@@ -49,12 +49,12 @@ pub(super) struct MetricsApis {
     apis: SingleFlight<&'static str, Option<Api>, Infallible>,
     /// The resources that any container of the pods has in `metrics.k8s.io`. Empty if they can't be
     /// read.
-    usage_names: SingleFlight<PodSelection, BTreeSet<String>, Infallible>,
+    usage_names: SingleFlight<UsageKey, BTreeSet<String>, Infallible>,
 }
 
-/// The pods of a selector in a namespace.
+/// The pods whose usage is read: those of a selector in a namespace.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct PodSelection {
+struct UsageKey {
     namespace: String,
     selector: String,
 }
@@ -72,7 +72,7 @@ impl MetricsApis {
         api
     }
 
-    async fn usage_names(&self, pods: PodSelection) -> Arc<BTreeSet<String>> {
+    async fn usage_names(&self, pods: UsageKey) -> Arc<BTreeSet<String>> {
         let client = self.client.clone();
         let read =
             |pods| async move { Ok(read_usage_names(&client, &pods).await.unwrap_or_default()) };
@@ -82,7 +82,7 @@ impl MetricsApis {
 }
 
 /// Adds advice for metrics that can't be read from a metrics API, unless they already have advice.
-/// The source of the metrics `of_controller` is perhaps not this API.
+/// Skips the metrics `of_controller`, because the controller may read them from another source.
 pub(super) async fn add(
     apis: &MetricsApis,
     inputs: &Inputs,
@@ -130,7 +130,7 @@ async fn resource_advice(
 ) -> Option<String> {
     let namespace = inputs.hpa.metadata.namespace.clone();
     let selector = inputs.scale.as_ref().ok()?.selector.clone();
-    let names = apis.usage_names(PodSelection { namespace, selector }).await;
+    let names = apis.usage_names(UsageKey { namespace, selector }).await;
     if names.is_empty() || names.contains(name) {
         return None;
     }
@@ -150,7 +150,7 @@ fn about_absent_resource(name: &str, names: &BTreeSet<String>, index: usize) -> 
     format!("{absent}. Correct the name in spec.metrics[{index}].")
 }
 
-async fn read_usage_names(client: &Client, pods: &PodSelection) -> Option<BTreeSet<String>> {
+async fn read_usage_names(client: &Client, pods: &UsageKey) -> Option<BTreeSet<String>> {
     let group: Value = get(client, &format!("/apis/{RESOURCE_GROUP}")).await.ok()?;
     let version = string_at(&group, "/preferredVersion/version");
     let (namespace, selector) = (escape(&pods.namespace), escape(&pods.selector));
@@ -168,7 +168,7 @@ fn usage_names(pods: &Value) -> BTreeSet<String> {
 }
 
 impl Api {
-    /// Reads the API of a group. `None` if it is not registered.
+    /// Reads the API of a group. `None` if it is not registered, or if that can't be read.
     async fn read(client: &Client, group: &'static str) -> Option<Self> {
         let discovery: Value = get(client, &format!("/apis/{group}")).await.ok()?;
         let version = string_at(&discovery, "/preferredVersion/version");
@@ -203,7 +203,7 @@ impl Api {
             _ => None,
         };
         if let (Some(_), Some(reason)) = (message, self.unavailability()) {
-            let reason = truncate(reason.trim_end_matches('.').to_owned(), MAX_REASON_LEN);
+            let reason = truncate(reason.trim_end_matches('.').to_owned(), MAX_REASON_CHARS);
             return Some(format!(
                 "{group} is not available according to its APIService: {reason}. If its server \
                  runs, see the log: {}",
@@ -211,21 +211,21 @@ impl Api {
             ));
         }
         if group == RESOURCE_GROUP {
-            // Without the name of the Service, the report has as much advice.
-            let is_known = message.is_some() && !self.service_name().is_empty();
-            return is_known.then(|| {
-                format!(
-                    "{group} is registered, but the request fails as the message says. Read the \
-                     log of its server: {}",
-                    self.log_command()
-                )
-            });
+            // Without the name of the Service, this says no more than the report already does.
+            if message.is_none() || self.service_name().is_empty() {
+                return None;
+            }
+            return Some(format!(
+                "{group} is registered, but the request fails as the message says. Read the log of \
+                 its server: {}",
+                self.log_command()
+            ));
         }
         self.advise_by_discovery(query, index, message)
     }
 
     /// Advice about a custom or external metric, by the metrics in the API's discovery. `message`
-    /// is that of the failed request. It is `None` if the response has no value.
+    /// is the error of the failed request, or `None` if the response has no value.
     fn advise_by_discovery(
         &self,
         query: &MetricQuery,
@@ -236,6 +236,7 @@ impl Api {
         let name = query.metric_name();
         // An adapter that fails to read a metric has it, even if its discovery doesn't list it.
         let has_failed = message.is_some_and(is_server_error);
+        let is_unknown_metric = message.is_some_and(|message| message.contains(UNKNOWN_METRIC));
         match listed_names {
             Some(names) if !names.is_empty() && !has_metric(names, name) && !has_failed => {
                 let names: BTreeSet<_> =
@@ -248,28 +249,26 @@ impl Api {
                     self.reading_the_log()
                 ))
             }
-            Some(names) if names.is_empty() && message?.contains(UNKNOWN_METRIC) => Some(format!(
+            Some(names) if names.is_empty() && is_unknown_metric => Some(format!(
                 "{group} lists no metrics, so its adapter may not reach Prometheus. {}",
                 self.next_steps()
             )),
             Some(names) if let Some(asked) = unlisted_resource(names, query, message) => {
                 Some(self.about_unlisted_resource(names, query, index, asked))
             }
-            _ if !message?.contains(UNKNOWN_METRIC) => Some(format!(
+            _ if message.is_none() => None,
+            _ if !is_unknown_metric => Some(format!(
                 "{group} is registered, but the request fails as the message says. {}",
                 self.next_steps()
             )),
-            Some(_) => match query {
-                MetricQuery::Object { object, .. } => Some(format!(
-                    "{group} lists {name}, but has no value for {} {}. Check whether this object \
-                     exists: spec.metrics[{index}].object.describedObject names it. If it does, \
-                     hpa rules explain says why the query of an adapter with a rules file has no \
-                     value, such as NaN.",
-                    object.kind, object.name
-                )),
-                _ => None,
-            },
-            None => None,
+            Some(_) if let MetricQuery::Object { object, .. } = query => Some(format!(
+                "{group} lists {name}, but has no value for {} {}. Check whether this object \
+                 exists: spec.metrics[{index}].object.describedObject names it. If it does, hpa \
+                 rules explain says why the query of an adapter with a rules file has no value, \
+                 such as NaN.",
+                object.kind, object.name
+            )),
+            _ => None,
         }
     }
 
@@ -282,7 +281,7 @@ impl Api {
         asked: &str,
     ) -> String {
         let (group, name) = (self.group, query.metric_name());
-        let asked = truncate(asked.to_owned(), MAX_RESOURCE_LEN);
+        let asked = truncate(asked.to_owned(), MAX_RESOURCE_CHARS);
         let listed = names.iter().filter_map(|listed| listed.split_once('/'));
         let resources = listed.filter(|(_, metric)| *metric == name);
         let resources: Vec<_> = resources.map(|(resource, _)| resource.to_owned()).collect();
@@ -332,8 +331,8 @@ impl Api {
     }
 }
 
-/// The resource of the objects whose metric was requested, if the metric is listed, but only for
-/// others. That of an Object metric, such as `deployments.apps`, is in the error of the adapter.
+/// The resource of the objects whose metric was requested, if the API lists the metric only for
+/// other resources. For an Object metric, the adapter's error names it, such as `deployments.apps`.
 fn unlisted_resource<'a>(
     names: &BTreeSet<String>,
     query: &MetricQuery,

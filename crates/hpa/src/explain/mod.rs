@@ -35,8 +35,9 @@ struct Output<'a> {
     #[serde(flatten)]
     report: &'a Report,
     controller: &'a StatusController,
+    /// The record of the controller's debug API.
     past: Option<&'a AutoscalerDetail>,
-    /// The reason why the past is missing.
+    /// The reason why there is no record.
     past_missing: Option<String>,
 }
 
@@ -54,14 +55,12 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
             arguments.at,
         )?;
         print(&subject, arguments)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if arguments.all_namespaces {
+    } else if arguments.all_namespaces {
         block_on(all::run(arguments, &settings))?;
-        return Ok(ExitCode::SUCCESS);
+    } else {
+        let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
+        block_on(explain(arguments, name, settings))?;
     }
-    let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
-    block_on(explain(arguments, name, settings))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -78,8 +77,8 @@ fn refuse_sources(sources: &SourceArguments) -> anyhow::Result<()> {
     };
     bail!(
         "{flag} has no effect with --filename, which reads all values from the files. Leave out \
-         one of them. To read a metric by the rules without an autoscaler: hpa rules explain custom \
-         pods/METRIC --namespace NAMESPACE --config FILE --prometheus-url URL"
+         one of them. To read a metric by the rules without an autoscaler: hpa rules explain \
+         custom pods/METRIC --namespace NAMESPACE --config FILE --prometheus-url URL"
     )
 }
 
@@ -135,12 +134,13 @@ fn print(subject: &Subject, arguments: &ExplainArguments) -> anyhow::Result<()> 
     let output = Output {
         report: &report,
         controller: &subject.controller,
-        past: subject.past.as_ref().ok(),
-        past_missing: subject.past.as_ref().err().map(ToString::to_string),
+        past: subject.found.record.as_ref().ok(),
+        past_missing: subject.found.record.as_ref().err().map(ToString::to_string),
     };
     terminal::print_report(arguments.output, &output, |has_color| {
-        let (past, source) = (subject.describe_past(arguments.since), subject.describe_source());
-        let text = format!("{report}\n{source}{past}{}\n", subject.describe_controller());
+        let values = subject.describe_values_of_controller();
+        let past = subject.describe_past(arguments.since);
+        let text = format!("{report}\n{values}{past}{}\n", subject.describe_controller());
         let text = terminal::escape_control(&text);
         if has_color { style::color(&text, &report) } else { text }
     })

@@ -25,8 +25,8 @@ use hpa_prometheus::{
 use super::metric_advisor::FRESHNESS;
 use crate::args::RulesFileArguments;
 
-/// The maximum length of a message of Prometheus in advice, in characters.
-const MAX_REFUSAL_LEN: usize = 300;
+/// The maximum number of characters of a message of Prometheus in advice.
+const MAX_REFUSAL_CHARS: usize = 300;
 
 /// A metric that a rule may have.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -68,9 +68,13 @@ impl RuleLookups {
     }
 }
 
-/// Advice for each metric whose rule returned nothing or a counter, or whose query Prometheus
-/// refused, and for each misspelled name that neither a rule nor an API has. The metrics
-/// `of_controller` have no misspelled names: the controller may read them by other rules.
+/// Advice about metrics, by their index. A metric has advice in these cases:
+///
+/// - Its rule returned nothing.
+/// - Its query has a likely mistake, such as a counter without a rate.
+/// - Prometheus refused its query.
+/// - Neither a rule nor an API has its name, but a rule has a similar one. The metrics
+///   `of_controller` don't have this advice, because the controller may read them by other rules.
 pub(super) async fn advise(
     source: &PrometheusSource,
     lookups: &RuleLookups,
@@ -88,10 +92,11 @@ pub(super) async fn advise(
             let command = rules_explain_command(&inputs.hpa, index, running_pod);
             missing_value_advice(query, &command)
         };
-        let has_no_value = |message: &str| message.starts_with(NO_VALUE);
         let is_empty = matches!(reading, Err(ReadError::Empty(_)));
-        let lacks_value = is_empty
-            || matches!(reading, Err(ReadError::Fetch { message, .. }) if has_no_value(message));
+        let lacks_value = match reading {
+            Err(ReadError::Fetch { message, .. }) => message.starts_with(NO_VALUE),
+            _ => is_empty,
+        };
         let Some(key) = MetricKey::of(query) else {
             let is_usage = UsageResource::ALL.iter().any(|usage| usage.name() == name);
             let is_of_rule = is_usage && source.catalog().groups().resource;
@@ -104,12 +109,11 @@ pub(super) async fn advise(
         let found = lookups.get(key, |key| MetricRules::find(source, key)).await;
         let without_le = |one: &Warning| matches!(one, Warning::QuantileWithoutLe { .. });
         let text = match reading {
-            _ if (is_empty || lacks_value && is_of_pods) && found.has_name => {
-                mistake_advice(&found.rules, name, without_le).or_else(|| Some(missing_value()))
-            }
-            // Other advice has the command.
-            Err(ReadError::Fetch { message, .. }) if found.has_name && has_no_value(message) => {
+            _ if lacks_value && found.has_name => {
+                // For other failed requests, the report already has the command.
+                let needs_command = is_empty || is_of_pods;
                 mistake_advice(&found.rules, name, without_le)
+                    .or_else(|| needs_command.then(missing_value))
             }
             Ok(_) if found.has_name => mistake_advice(&found.rules, name, |_| true),
             Err(ReadError::Fetch { message, .. })
@@ -182,9 +186,7 @@ impl MetricRules {
     }
 }
 
-/// Advice about a likely mistake in the query with which one of these rules reads a metric. The
-/// value of a counter without its rate grows until the counter is reset, whatever the load is, and
-/// a quantile without `le` has no result.
+/// Advice about the first relevant mistake in the queries with which these rules read a metric.
 fn mistake_advice(
     rules: &[RuleInspection],
     name: &str,
@@ -204,15 +206,15 @@ fn mistake_advice(
 fn refusal_advice(rules: &[RuleInspection], name: &str, refusal: &str) -> String {
     let names: Vec<&str> = rules.iter().map(|rule| rule.status.rule.as_str()).collect();
     let rules = if names.is_empty() { "its rule".to_owned() } else { names.join(" or ") };
-    let refusal = truncate(refusal.to_owned(), MAX_REFUSAL_LEN);
+    let refusal = truncate(refusal.to_owned(), MAX_REFUSAL_CHARS);
     format!(
         "Prometheus rejects the query of {rules} for {name}: {refusal}. Correct its metricsQuery. \
          To check it: hpa rules check FILE --prometheus-url URL"
     )
 }
 
-/// The placeholders in commands about rules whose values the flags have. A URL with credentials is
-/// not printed.
+/// The placeholders in commands about rules, with the values that the flags have for them. Leaves
+/// out a URL with credentials.
 pub(super) fn placeholders(arguments: &RulesFileArguments) -> Vec<(&'static str, String)> {
     let mut placeholders = Vec::new();
     if let Some(file) = &arguments.metrics_config {
@@ -274,7 +276,9 @@ mod tests {
 
     #[rstest]
     #[case::one(&["rules[1]"], "the query of rules[1] for rps: bad_data: parse error. Correct its")]
-    #[case::several(&["rules[0]", "rules[1]"], "the query of rules[0] or rules[1] for rps: bad_data")]
+    #[case::several(
+    &["rules[0]", "rules[1]"], "the query of rules[0] or rules[1] for rps: bad_data"
+)]
     #[case::unknown(&[], "the query of its rule for rps: bad_data: parse error.")]
     fn advice_about_a_rejected_query_names_its_rule(
         #[case] rules: &[&str],

@@ -10,7 +10,7 @@ const YELLOW: &str = "\x1b[1;33m";
 const GREEN: &str = "\x1b[1;32m";
 const RESET: &str = "\x1b[0m";
 
-/// Colors the first line by the reason of the decision, and makes headings bold.
+/// Colors the first line by the reason of the decision and by a doubt, and makes headings bold.
 pub(super) fn color(text: &str, report: &Report) -> String {
     let first_color = match report.reason {
         _ if report.doubt.is_some() => YELLOW,

@@ -6,7 +6,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Report,
     api::{ConditionReason, ConditionType},
     explain::has_name,
-    report::{about_missing_right, ambiguous_autoscalers},
+    report::{OverwrittenScalings, about_missing_right, ambiguous_autoscalers},
 };
 use hpa_controller::{
     AutoscalerApi,
@@ -42,29 +42,19 @@ pub(super) struct Subject {
     pub(super) inputs: Inputs,
     /// The name of the autoscaler, with a prefix for the custom API. `None` for `namespace/name`.
     pub(super) name: Option<String>,
+    /// The controller that stored the status.
     pub(super) controller: StatusController,
-    /// The record of the controller's debug API.
-    pub(super) past: Result<AutoscalerDetail, Unavailable>,
-    /// The pod or the URL of that API. `None` for a record from a file.
-    pub(super) past_source: Option<String>,
-    /// The number of scalings that another client has overwritten, by that API or by events.
-    pub(super) overwritten_scalings: u32,
-    /// The metrics whose values are the controller's, not read by this command.
+    pub(super) found: FoundController,
+    /// The scalings that another client has overwritten, by the debug API or by events.
+    pub(super) overwritten_scalings: Option<OverwrittenScalings>,
+    /// The names of the metrics whose values are those of the controller, not of this command.
     pub(super) read_by_controller: Vec<String>,
-    /// The reason why no controller acts on the autoscaler, if the leases show it.
-    pub(super) idle: Option<Idle>,
-    /// The controllers that all act on it.
-    pub(super) conflict: Option<Conflict>,
-    /// Whether the user may not read the controller's lease, and no debug API answers.
-    pub(super) is_controller_hidden: bool,
-    /// The lead of the controller's clock over the API server's. A wrong clock ends the first line.
-    pub(super) clock_lead: SignedDuration,
     /// A warning of a Prometheus server about the values that this command has read. It ends the
     /// first line.
     pub(super) warning: Option<String>,
     /// Advice about metrics that can't be read, by their index.
     pub(super) metric_advice: BTreeMap<usize, String>,
-    /// The placeholders in commands of the advice whose values are known, with these values.
+    /// The placeholders in the commands of advice whose values are known, with these values.
     pub(super) placeholders: Vec<(&'static str, String)>,
     /// The name of an object that the autoscaler may mean, if its target doesn't exist.
     pub(super) similar_target: Option<String>,
@@ -74,6 +64,22 @@ pub(super) struct Subject {
     pub(super) assumes_replicas: bool,
     /// Whether the number of the target's pods is known.
     pub(super) has_status_replicas: bool,
+}
+
+/// The controller that acts on the autoscaler, as far as it was found.
+pub(super) struct FoundController {
+    /// Its record of the autoscaler, from the debug API.
+    pub(super) record: Result<AutoscalerDetail, Unavailable>,
+    /// The pod or the URL of the record. `None` for a record from a file.
+    pub(super) record_source: Option<String>,
+    /// The reason why no controller acts on the autoscaler, if the leases show it.
+    pub(super) idle: Option<Idle>,
+    /// The controllers that all act on it.
+    pub(super) conflict: Option<Conflict>,
+    /// Whether the user may not read the controller's lease, and no debug API answers.
+    pub(super) is_hidden: bool,
+    /// The lead of the controller's clock over the API server's. A wrong clock ends the first line.
+    pub(super) clock_lead: SignedDuration,
 }
 
 impl Subject {
@@ -90,17 +96,17 @@ impl Subject {
             let about_files = report.advice.into_iter().filter(|one| one.contains("--filename"));
             report.advice = self.missing_object_advice.iter().cloned().chain(about_files).collect();
         }
-        if let Some(idle) = &self.idle {
+        if let Some(idle) = &self.found.idle {
             let advice = idle.sentence("this autoscaler");
             report.advice.insert(0, format!("{advice}. hpa status says more."));
         }
-        if let Some(conflict) = &self.conflict {
+        if let Some(conflict) = &self.found.conflict {
             report.advice.insert(0, format!("{}. hpa status says more.", conflict.advice()));
         }
         if advises_on_pods {
             report.advice.insert(0, StayDecision::ADVICE.to_owned());
         }
-        let wrong_clock = describe_wrong_clock(self.clock_lead);
+        let wrong_clock = describe_wrong_clock(self.found.clock_lead);
         if wrong_clock.is_some() {
             report.advice.insert(0, WRONG_CLOCK.to_owned());
         }
@@ -108,7 +114,7 @@ impl Subject {
             self.replace_sentence(&mut report);
         }
         self.add_status_write_error(&mut report);
-        report.add_overwritten_scalings(self.overwritten_scalings);
+        report.add_overwritten_scalings(self.overwritten_scalings, &self.inputs.hpa);
         if let Some(warning) = self.warning.clone().or(wrong_clock) {
             report.sentence = format!("{}; {warning}", report.sentence);
         }
@@ -131,21 +137,20 @@ impl Subject {
 
     /// A doubt about any decision, because no controller acts, or another one may act.
     fn doubt_about_controller(&self) -> Option<String> {
-        let idle = self.idle.as_ref().map(Idle::reason);
-        let conflict = || self.conflict.as_ref().map(|conflict| conflict.clause("it"));
+        let idle = self.found.idle.as_ref().map(Idle::reason);
+        let conflict = || self.found.conflict.as_ref().map(|conflict| conflict.clause("it"));
         idle.or_else(conflict).or_else(|| self.doubt_about_writer())
     }
 
     /// A doubt if the controller has counted other pods than this command.
     fn doubt_about_pods(&self) -> Option<String> {
-        self.past.as_ref().ok()?.current_stay()?.doubt(&self.inputs)
+        self.found.record.as_ref().ok()?.current_stay()?.doubt(&self.inputs)
     }
 
     /// Reports that the controller failed to store its last status.
     fn add_status_write_error(&self, report: &mut Report) {
-        let record = self.past.as_ref().ok();
-        let error = record.and_then(|past| past.autoscaler.status_write_error.as_ref());
-        let Some(error) = error else { return };
+        let Ok(record) = &self.found.record else { return };
+        let Some(error) = &record.autoscaler.status_write_error else { return };
         report.sentence += STATUS_NOT_STORED;
         let about_right = about_missing_right(error).map(|advice| format!(". {advice}"));
         let advice = format!(
@@ -194,10 +199,9 @@ impl Subject {
 
     /// Replaces the sentence by the controller's last decision, if that is another one.
     fn replace_sentence(&self, report: &mut Report) {
-        let record = self.past.as_ref().ok();
-        if let Some(decision) = record.and_then(AutoscalerDetail::decision_in_effect) {
-            let errors = record.map(AutoscalerDetail::last_errors).unwrap_or_default();
-            replace_sentence(report, &decision, &errors);
+        let Ok(record) = &self.found.record else { return };
+        if let Some(decision) = record.decision_in_effect() {
+            replace_sentence(report, decision, &record.last_errors());
         }
     }
 
@@ -205,25 +209,24 @@ impl Subject {
     /// has the history of an hpa-rs: kube-controller-manager's recommendations are not known.
     fn doubt_about_writer(&self) -> Option<String> {
         // The API server's clock has the time of the write.
-        let now = self.inputs.now.checked_sub(self.clock_lead).unwrap_or(self.inputs.now);
-        let is_other = self.past.is_ok()
-            && self.controller.is_reference()
+        let now = self.inputs.now.checked_sub(self.found.clock_lead).unwrap_or(self.inputs.now);
+        let is_other = self.found.record.is_ok()
+            && self.controller.is_kube_controller_manager()
             && is_recent_write(self.controller.at, now);
         is_other.then(|| OTHER_WRITER.to_owned())
     }
 
-    /// The first line, without the time for which no controller has been running, the age of the
-    /// evidence of a conflict, the difference of a wrong clock, and other durations that differ in
-    /// each report.
+    /// The first line without durations, which differ in each report: how long no controller has
+    /// been running, the age of the evidence of a conflict, the difference of a wrong clock.
     pub(super) fn sentence_without_durations(&self) -> String {
         let mut sentence = self.report().sentence_without_durations();
-        if let Some(idle) = &self.idle {
+        if let Some(idle) = &self.found.idle {
             sentence = sentence.replace(&idle.reason(), "no controller runs");
         }
-        if let Some(clock) = describe_wrong_clock(self.clock_lead) {
+        if let Some(clock) = describe_wrong_clock(self.found.clock_lead) {
             sentence = sentence.replace(&clock, "its clock is wrong");
         }
-        let conflict = self.conflict.as_ref();
+        let conflict = self.found.conflict.as_ref();
         if let Some(age) = conflict.and_then(|conflict| conflict.uncertain_evidence.as_deref()) {
             sentence = sentence.replace(age, "");
         }
@@ -247,25 +250,25 @@ impl Subject {
         })
     }
 
-    /// Describes the values that this command has not read itself.
-    pub(super) fn describe_source(&self) -> String {
+    /// Describes the values that the controller read, not this command. Empty if there are none.
+    pub(super) fn describe_values_of_controller(&self) -> String {
         if self.read_by_controller.is_empty() {
             return String::new();
         }
         let names = self.read_by_controller.join(" and ");
         format!(
             "The value of {names} is the last one that the controller read: it can't be read here, \
-             or what was read here differs. If it is from Prometheus, warnings about it, such as of \
-             a partial result, are in the controller's log.\n\n"
+             or what was read here differs. If it is from Prometheus, warnings about it, such as \
+             of a partial result, are in the controller's log.\n\n"
         )
     }
 
-    /// The decisions of the duration `since`, or the reason why the past is missing. Empty without
-    /// `since` if the past is known.
+    /// The decisions of the duration `since`, or the reason why the record is missing. Empty with a
+    /// record, but without `since`.
     pub(super) fn describe_past(&self, since: Option<SignedDuration>) -> String {
-        match (&self.past, since) {
+        match (&self.found.record, since) {
             (Err(missing), _) => {
-                let whose = if self.is_controller_hidden {
+                let whose = if self.found.is_hidden {
                     "Whether a controller is active is not known, and its"
                 } else {
                     "The controller's"
@@ -273,9 +276,9 @@ impl Subject {
                 let missing = escape_line(&missing.to_string());
                 format!("{whose} past decisions are missing: {missing}.\n")
             }
-            (Ok(past), Some(since)) => {
+            (Ok(record), Some(since)) => {
                 let since = self.inputs.now.checked_sub(since).unwrap_or(jiff::Timestamp::MIN);
-                past::format_past(past, self.past_source.as_deref(), since) + "\n"
+                past::format_past(record, self.found.record_source.as_deref(), since) + "\n"
             }
             (Ok(_), None) => String::new(),
         }
@@ -290,11 +293,13 @@ pub(super) fn fill_placeholders(text: &str, placeholders: &[(&'static str, Strin
     placeholders.iter().fold(text.to_owned(), fill)
 }
 
-/// Whether the controller reports that other autoscalers select the pods of the autoscaler `name`.
-/// Then it doesn't scale this one by metrics. Overlapping selectors are no proof: the controller
-/// registers the selector of an autoscaler only in a reconcile that finds the replicas within its
-/// bounds, and until then the autoscalers overwrite each other's replicas. `record` is that of the
-/// debug API, `others` are the other autoscalers that the same controller handles.
+/// Whether the controller reports that other autoscalers select the pods of the autoscaler `name`,
+/// so that it doesn't scale this one by metrics. `record` is the debug API's record of the
+/// autoscaler. `others` are the other autoscalers of the same controller.
+///
+/// Overlapping selectors alone are no proof: the controller registers the selector of an autoscaler
+/// only in a reconcile that finds the replicas within its bounds. Until then, the autoscalers
+/// overwrite each other's replicas.
 pub(super) fn is_reported_ambiguous<'a>(
     hpa: &HorizontalPodAutoscaler,
     name: &str,

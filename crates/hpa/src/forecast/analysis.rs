@@ -10,8 +10,7 @@ use crate::{args::ForecastArguments, simulate::Progress};
 
 /// The quantiles to compare without `--quantile`.
 const QUANTILES: [f64; 5] = [0.5, 0.7, 0.8, 0.9, 0.95];
-/// If forecasts reduce the overload to this share, a quantile that costs more pod-hours isn't worth
-/// it.
+/// Of the quantiles that reduce the overload to this share, the cheapest is recommended.
 const LOW_OVERLOAD_RATIO: f64 = 0.25;
 
 /// A load, and the autoscaler that has to follow it.
@@ -39,12 +38,13 @@ pub(super) struct Analysis {
     pub(super) runs: Option<Runs>,
 }
 
-/// The minutes of the measured time, with and without forecasts.
+/// The minutes of the measured time, with and without forecasts. The runs are those of
+/// [`Comparison`], in `crates/forecast/src/gate.rs`.
 pub(super) struct Runs {
     /// Without forecasts.
     pub(super) reactive: Vec<MeasuredMinute>,
     /// Without forecasts, with a lower target for the same pod-hours.
-    pub(super) lowered: Vec<MeasuredMinute>,
+    pub(super) with_lowered_target: Vec<MeasuredMinute>,
     pub(super) with_forecasts: Vec<MeasuredMinute>,
     /// The forecast load that a decision at each minute of the trace uses. NaN if there is none.
     pub(super) forecast_loads: Vec<f32>,
@@ -100,12 +100,15 @@ impl Analysis {
 /// help with none, it is the default quantile, or the only quantile.
 fn recommended(decisions: &[(f64, GateDecision)]) -> (f64, GateDecision) {
     let active = decisions.iter().filter(|(_, decision)| decision.reason.is_active());
-    let active = active.filter_map(|entry| Some((entry, entry.1.comparison?)));
-    let cost = |one: &Comparison| one.forecast.pod_hours;
+    let active = active.filter_map(|entry| {
+        let (_, decision) = entry;
+        Some((entry, decision.comparison?))
+    });
     let low_overload = active.clone().filter(|(_, one)| one.overload_ratio() <= LOW_OVERLOAD_RATIO);
-    let cheapest = low_overload.min_by(|one, other| cost(&one.1).total_cmp(&cost(&other.1)));
-    let least_overload =
-        active.min_by(|one, other| one.1.overload_ratio().total_cmp(&other.1.overload_ratio()));
+    let cheapest = low_overload
+        .min_by(|(_, one), (_, other)| one.forecast.pod_hours.total_cmp(&other.forecast.pod_hours));
+    let least_overload = active
+        .min_by(|(_, one), (_, other)| one.overload_ratio().total_cmp(&other.overload_ratio()));
     let is_default =
         |quantile: &f64| (quantile - GateSettings::DEFAULT_QUANTILE).abs() < f64::EPSILON;
     let default = || decisions.iter().find(|(quantile, _)| is_default(quantile));
@@ -123,7 +126,7 @@ impl Runs {
         let forecast_loads = backtest.forecasts();
         Self {
             reactive: backtest.measured_minutes(1.0, None),
-            lowered: backtest.measured_minutes(comparison.lowered_target, None),
+            with_lowered_target: backtest.measured_minutes(comparison.lowered_target, None),
             with_forecasts: backtest.measured_minutes(1.0, Some(&forecast_loads)),
             forecast_loads,
         }
@@ -132,16 +135,11 @@ impl Runs {
 
 /// The first and the last minute of a load.
 pub(super) fn load_range(trace: &Trace) -> (Timestamp, Timestamp) {
-    (minute_start(trace, 0), minute_start(trace, trace.len().max(1) - 1))
+    (minute_start(trace, 0), minute_start(trace, trace.len().saturating_sub(1)))
 }
 
-/// The start of a minute. The trace has its end, which may be in the future.
+/// The start of a minute. [`Trace::time`] returns its end, which may be in the future.
 fn minute_start(trace: &Trace, minute: usize) -> Timestamp {
     let end = trace.time(minute);
     end.saturating_sub(SignedDuration::from_mins(1)).unwrap_or(end)
-}
-
-/// Formats a duration as `4m` or `1m30s`, which flags accept.
-pub(super) fn describe_duration(time: SignedDuration) -> String {
-    hpa_simulate::report::format_duration(time.as_secs_f64())
 }

@@ -4,11 +4,13 @@
 use std::ops::RangeInclusive;
 
 use hpa_forecast::MeasuredMinute;
-use hpa_simulate::report::{Line, LineStyle, Plot, plots};
+use hpa_simulate::{
+    report::{Line, LineStyle, Plot, plots},
+    workload::seconds::MINUTE,
+};
 
 use super::analysis::{Analysis, Runs};
 
-const SECONDS_PER_MINUTE: f64 = 60.0;
 const MINUTES_PER_HOUR: usize = 60;
 const WITH_FORECASTS: &str =
     "With forecasts: the load, its forecast, and the capacity of the ready pods";
@@ -32,7 +34,8 @@ pub(super) fn draw_best_hours(analysis: &Analysis) -> Option<String> {
     let saved = |(without, with): (&MeasuredMinute, &MeasuredMinute)| {
         i32::from(is_overloaded(without)) - i32::from(is_overloaded(with))
     };
-    let saved: Vec<i32> = runs.lowered.iter().zip(&runs.with_forecasts).map(saved).collect();
+    let pairs = runs.with_lowered_target.iter().zip(&runs.with_forecasts);
+    let saved: Vec<i32> = pairs.map(saved).collect();
     let minutes = 6 * MINUTES_PER_HOUR;
     let first = runs.reactive.get(best_start(&saved, minutes)?)?.minute;
     let range = first..=(first + minutes);
@@ -59,7 +62,7 @@ fn draw(
     let capacity = analysis.pod_capacity()?;
     let first = *range.start() as f64;
     let is_in_range = |one: &&MeasuredMinute| range.contains(&one.minute);
-    let second = |minute: usize| (minute as f64 - first) * SECONDS_PER_MINUTE;
+    let second = |minute: usize| (minute as f64 - first) * MINUTE;
     let points =
         |run: &[MeasuredMinute], value: &dyn Fn(&MeasuredMinute) -> f64| -> Vec<(f64, f64)> {
             run.iter().filter(is_in_range).map(|one| (second(one.minute), value(one))).collect()
@@ -67,7 +70,7 @@ fn draw(
     let served = |one: &MeasuredMinute| f64::from(one.ready) * capacity;
     let replicas = |one: &MeasuredMinute| f64::from(one.replicas);
     let line = |name: &str, style, points| Line { name: name.to_owned(), style, points };
-    let drawn = runs.lowered.iter().chain(&runs.with_forecasts).filter(is_in_range);
+    let drawn = runs.with_lowered_target.iter().chain(&runs.with_forecasts).filter(is_in_range);
     let highest = drawn.map(|one| one.load.max(served(one))).fold(0.0, f64::max);
     let plot = |title: &str, run: &[MeasuredMinute]| Plot {
         title: title.to_owned(),
@@ -76,7 +79,7 @@ fn draw(
             line("capacity", LineStyle::Capacity, points(run, &served)),
         ],
         min_axis_end: highest,
-        beyond: run
+        load_and_capacity: run
             .iter()
             .filter(is_in_range)
             .map(|one| (second(one.minute), one.load, served(one)))
@@ -87,7 +90,7 @@ fn draw(
         .lines
         .insert(1, line("forecast", LineStyle::Forecast, forecasts(analysis, runs, range)));
     let all = [
-        plot(WITHOUT_FORECASTS, &runs.lowered),
+        plot(WITHOUT_FORECASTS, &runs.with_lowered_target),
         with_forecasts,
         Plot {
             title: "Replicas with and without forecasts".to_owned(),
@@ -100,7 +103,7 @@ fn draw(
                 line("without", LineStyle::Baseline, points(&runs.reactive, &replicas)),
             ],
             min_axis_end: 0.0,
-            beyond: Vec::new(),
+            load_and_capacity: Vec::new(),
         },
     ];
     let mut minutes_in_range = runs.reactive.iter().filter(is_in_range);
@@ -115,13 +118,13 @@ fn draw(
 /// The forecast loads, each at the time that it is a forecast for.
 fn forecasts(analysis: &Analysis, runs: &Runs, range: &RangeInclusive<usize>) -> Vec<(f64, f64)> {
     let ahead = analysis.settings.horizon - analysis.subject.workload.delay;
-    let ahead = ahead.as_secs_f64() / SECONDS_PER_MINUTE;
+    let ahead = ahead.as_secs_f64() / MINUTE;
     let (first, last) = (*range.start() as f64, *range.end() as f64);
     let points = runs.forecast_loads.iter().enumerate().filter(|(_, load)| !load.is_nan());
     points
         .map(|(minute, load)| (minute as f64 + ahead, f64::from(*load)))
         .filter(|(minute, _)| (first..=last).contains(minute))
-        .map(|(minute, load)| ((minute - first) * SECONDS_PER_MINUTE, load))
+        .map(|(minute, load)| ((minute - first) * MINUTE, load))
         .collect()
 }
 

@@ -12,10 +12,10 @@ use hpa_calc::{
     defaults::apply_defaults, settings::SettingPolicy,
 };
 use hpa_forecast::{Trace, Workload};
-use hpa_simulate::workload::samples_file::parse_timestamps;
+use hpa_simulate::{report::format_duration, workload::samples_file::parse_timestamps};
 use jiff::SignedDuration;
 
-use self::analysis::{Analysis, Subject, describe_duration};
+use self::analysis::{Analysis, Subject};
 use crate::{
     args::{ForecastArguments, SimulationFormat},
     kubectl::block_on,
@@ -74,7 +74,7 @@ fn from_file(path: &Path, arguments: &ForecastArguments) -> anyhow::Result<Subje
     });
     let startup = startup_or_default(arguments.past.pod_startup, "", &mut assumptions);
     Ok(Subject {
-        name: path.display().to_string(),
+        name,
         metric: None,
         is_custom: false,
         trace: Trace::new(samples),
@@ -118,7 +118,7 @@ fn startup_or_default(
     assumptions: &mut Vec<String>,
 ) -> SignedDuration {
     known.unwrap_or_else(|| {
-        let startup = describe_duration(DEFAULT_STARTUP);
+        let startup = format_duration(DEFAULT_STARTUP.as_secs_f64());
         let sentence =
             format!("Pods are ready {startup} after a scale-up{reason} (--pod-startup).");
         assumptions.push(sentence);

@@ -6,19 +6,20 @@ use hpa_calc::{crd::SHORT_NAME, settings::DOMAIN, shell::quote};
 use hpa_forecast::{
     Comparison, ForecastReason, GateDecision, GateSettings, ModelChoice, Outcome, Season, Trace,
 };
-use hpa_simulate::report::{PagePart, format_duration, page as html_page, percent};
+use hpa_simulate::{
+    report::{PagePart, format_duration, page as html_page, percent},
+    workload::seconds::{DAY, MINUTE},
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    analysis::{Analysis, Subject, describe_duration, load_range},
+    analysis::{Analysis, Subject, load_range},
     chart,
 };
 use crate::terminal::{self, escape_line};
 
-const SECONDS_PER_MINUTE: f64 = 60.0;
-const SECONDS_PER_DAY: f64 = 86_400.0;
 /// The smallest missing share of a history that is stated if forecasts are possible.
 const MIN_STATED_SHARE: f64 = 0.01;
 
@@ -117,9 +118,9 @@ fn answer(analysis: &Analysis) -> String {
         }
         (ForecastReason::NoBenefit, Some(comparison)) if comparison.has_little_overload() => {
             format!(
-                "At equal pod-hours, too little overload is left to judge forecasts, which takes \
-                 at least {}: {}.",
-                format_duration(comparison.min_overload_minutes() * SECONDS_PER_MINUTE),
+                "At equal pod-hours, there is too little overload to judge forecasts (at least {} \
+                 are needed): {}.",
+                format_duration(comparison.min_overload_minutes() * MINUTE),
                 effect(analysis, comparison)
             )
         }
@@ -133,11 +134,7 @@ fn answer(analysis: &Analysis) -> String {
 fn describe_short_history(trace: &Trace) -> String {
     let (known, days) = trace.history().coverage_and_days();
     // The history rounds to its buckets, which is too coarse for a short recording.
-    let seconds = if days < 1.0 {
-        trace.len() as f64 * SECONDS_PER_MINUTE
-    } else {
-        (days * SECONDS_PER_DAY).round()
-    };
+    let seconds = if days < 1.0 { trace.len() as f64 * MINUTE } else { (days * DAY).round() };
     format!(
         "Not enough history: it covers {}, and {} of it is missing. Ten days are needed, of which \
          at most a fifth may be missing.",
@@ -151,8 +148,8 @@ fn capacity_clause(analysis: &Analysis) -> &'static str {
     if analysis.settings.capacity.is_none() { " with an assumed capacity" } else { "" }
 }
 
-/// The overload with forecasts, and without them but with the lowered target of the table. If only
-/// the unserved load is less with forecasts, that instead of the overload.
+/// Compares the overload with forecasts to that without them, but with the lowered target of the
+/// table. If forecasts reduce only the unserved load, compares that instead.
 fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
     let Comparison { forecast, with_lowered_target: lowered, .. } = comparison;
     let is_assumed = analysis.settings.capacity.is_none();
@@ -162,8 +159,8 @@ fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
         format!(
             "{} of the load was beyond the{assumed} capacity of simulated pods with forecasts, \
              and {}",
-            percent(forecast.excess),
-            percent(lowered.excess)
+            percent(forecast.unserved),
+            percent(lowered.unserved)
         )
     } else {
         let capacity = capacity_clause(analysis);
@@ -195,7 +192,7 @@ fn cost(pod_hours: f64, base: f64) -> String {
 }
 
 fn overload(outcome: &Outcome) -> String {
-    format_duration(outcome.overload_minutes * SECONDS_PER_MINUTE)
+    format_duration(outcome.overload_minutes * MINUTE)
 }
 
 /// Formats a number with four significant digits.
@@ -209,9 +206,9 @@ fn details(analysis: &Analysis) -> Vec<String> {
     let mut lines = vec![format!(
         "Forecasts are for {} ahead (the horizon): pods are ready after {}, the metric is {} old, \
          and decisions are up to a minute apart.",
-        describe_duration(analysis.settings.horizon),
-        describe_duration(workload.startup),
-        describe_duration(workload.delay)
+        format_duration(analysis.settings.horizon.as_secs_f64()),
+        format_duration(workload.startup.as_secs_f64()),
+        format_duration(workload.delay.as_secs_f64())
     )];
     if let Some(ModelChoice { model, skill }) = analysis.decision.choice {
         let season = match model.season {
@@ -222,7 +219,7 @@ fn details(analysis: &Analysis) -> Vec<String> {
         let skill = if skill > 0.0 {
             format!("Errors are {} below those without a season", percent(skill))
         } else {
-            "Errors are as large as without a season".to_owned()
+            "Errors are not below those without a season".to_owned()
         };
         lines.push(format!("Learned from {season} of the two weeks before. {skill}."));
     }
@@ -276,8 +273,8 @@ fn recommended_setting(analysis: &Analysis) -> Option<String> {
     })
 }
 
-/// The tables, each after its title. None for a load that can't be forecast: their numbers would be
-/// those of chance.
+/// The tables with their titles. Empty for a load that can't be forecast, because its numbers would
+/// be due to chance.
 fn tables(analysis: &Analysis) -> Vec<(String, Vec<Vec<String>>)> {
     let GateDecision { reason, comparison, .. } = &analysis.decision;
     let Some(comparison) = comparison.filter(|_| *reason != ForecastReason::NoSeason) else {
@@ -310,7 +307,7 @@ fn runs_table(comparison: &Comparison) -> Vec<Vec<String>> {
             format!("{:+.1} %", (outcome.pod_hours / base - 1.0) * 100.0),
             overload(&outcome),
             percent(outcome.overload()),
-            percent(outcome.excess),
+            percent(outcome.unserved),
         ]
     };
     let header =
@@ -333,8 +330,8 @@ fn lowered_target_label(comparison: &Comparison) -> String {
 
 /// Formats a share of the target with three to five decimals: as many as it needs to differ from 1.
 fn share_of_target(share: f64) -> String {
-    let digits = (3..6).find(|digits| (1.0 - share) * 10_f64.powi(*digits) >= 0.5).unwrap_or(3);
-    format!("{share:.*}", usize::try_from(digits).unwrap_or(3))
+    let mut texts = (3_usize..6).map(|digits| format!("{share:.digits$}"));
+    texts.find(|text| !text.starts_with("1.")).unwrap_or_else(|| format!("{share:.3}"))
 }
 
 fn quantiles_table(analysis: &Analysis) -> Vec<Vec<String>> {
@@ -422,7 +419,7 @@ pub(super) fn json(analysis: &Analysis) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use hpa_forecast::{Trace, Workload};
+    use hpa_forecast::{Model, Trace, Workload};
     use jiff::{SignedDuration, tz::TimeZone};
     use rstest::rstest;
 
@@ -461,11 +458,11 @@ mod tests {
 
     #[test]
     fn headline_has_the_difference_that_decides() {
-        let outcome = |overload_minutes, excess, pod_hours| Outcome {
+        let outcome = |overload_minutes, unserved, pod_hours| Outcome {
             pod_hours,
             overload_minutes,
             minutes: 20_160.0,
-            excess,
+            unserved,
         };
         let headline = |reason, lowered_minutes, overload_minutes| {
             let comparison = Comparison {
@@ -490,9 +487,19 @@ mod tests {
         let text = headline(ForecastReason::Forecasting, 42.0, 5.0);
         assert!(text.starts_with(by_time), "{text}");
         let text = headline(ForecastReason::NoBenefit, 3.0, 0.0);
-        let little = "At equal pod-hours, too little overload is left to judge forecasts, which takes \
-                      at least 11m: simulated ";
+        let little = "At equal pod-hours, there is too little overload to judge forecasts (at \
+                      least 11m are needed): simulated ";
         assert!(text.starts_with(little), "{text}");
+    }
+
+    #[rstest]
+    #[case::smaller(0.5, "Errors are 50 % below those without a season.")]
+    #[case::larger(-0.3, "Errors are not below those without a season.")]
+    fn errors_are_compared_with_those_without_a_season(#[case] skill: f64, #[case] expected: &str) {
+        let mut analysis = analysis(subject("cpu", false), ForecastReason::NoSeason, None);
+        analysis.decision.choice = Some(ModelChoice { model: Model::default(), skill });
+        let lines = details(&analysis);
+        assert!(lines[1].ends_with(expected), "{lines:?}");
     }
 
     #[rstest]
@@ -500,7 +507,7 @@ mod tests {
     #[case::slightly_fewer(99.4, 100.0, "0.6 % fewer pod-hours than forecasts")]
     #[case::barely_more(14521.2, 14519.4, "0.01 % more pod-hours than forecasts")]
     #[case::more(102.0, 100.0, "2 % more pod-hours than forecasts")]
-    fn headline_has_the_difference_of_the_table(
+    fn pod_hours_count_as_equal_if_the_table_prints_the_same_number(
         #[case] pod_hours: f64,
         #[case] base: f64,
         #[case] expected: &str,
@@ -511,7 +518,8 @@ mod tests {
     #[rstest]
     #[case::core(
         false,
-        "kubectl annotate hpa -n shop web --overwrite \\\n  autoscaling.hpa-rs.dev/forecast=observe \
+        "kubectl annotate hpa -n shop web --overwrite \\\n  \
+         autoscaling.hpa-rs.dev/forecast=observe \
          autoscaling.hpa-rs.dev/forecast-quantile=0.9 \\\n  \
          autoscaling.hpa-rs.dev/forecast-horizon=90s"
     )]

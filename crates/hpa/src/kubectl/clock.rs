@@ -7,8 +7,8 @@ use http::{HeaderMap, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 use parking_lot::Mutex;
 
-/// The resources of the API server itself. The headers of others may be those of an aggregated API
-/// server.
+/// The paths whose responses are from the API server itself. An aggregated API server may have
+/// written the headers of other responses.
 const OWN_PATHS: [&str; 3] = ["/api/", "/apis/autoscaling/", "/apis/coordination.k8s.io/"];
 
 /// The lead of the API server's clock over this machine's. All requests of a command go to one API
@@ -20,8 +20,8 @@ pub(crate) fn now() -> Timestamp {
     api_server_time(Timestamp::now())
 }
 
-/// The time by the API server's clock at `local` by this machine's, as the responses so far show
-/// it. Before the first one, they are the same.
+/// Converts a time by this machine's clock to one by the API server's. Returns `local` until a
+/// response has shown the difference.
 pub(crate) fn api_server_time(local: Timestamp) -> Timestamp {
     shifted(local, *OFFSET.lock())
 }

@@ -1,6 +1,6 @@
 //! Lists and gets objects that tenants store. `fieldsV1` in `managedFields` is left out: a tenant
-//! can nest it so deeply that the response can't be decoded. Also reads the state of an
-//! `APIService` and the discovery of a metrics API.
+//! can nest it so deeply that the response can't be decoded. Also interprets an `APIService` and
+//! the discovery document of a metrics API.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ pub(crate) async fn list_needed(
     Ok(objects)
 }
 
-/// Like [`list`], but reads no further page once there are `max_objects`. Also returns whether
+/// Like [`list`], but reads no further page once it has read `max_objects`. Also returns whether
 /// there are more.
 pub(crate) async fn list_at_most(
     client: &Client,
@@ -97,7 +97,7 @@ async fn list_pages(
     }
 }
 
-/// Lists the objects of the first page at a path whose query has the limit. Warns as [`list`] does.
+/// Reads only the first page of a list. The query of `path` has its limit. Warns as [`list`] does.
 pub(crate) async fn list_first_page(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
     let page: Page = get(client, path).await?;
     let mut list = DecodedList::default();

@@ -36,8 +36,8 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Sorts by file, line and autoscaler, then by severity with the highest first. Findings of one
-    /// rule about one autoscaler and one line have equal keys.
+    /// The key to sort findings by file, line and autoscaler, then by severity with the highest
+    /// first. Findings of one rule about one autoscaler and one line have equal keys.
     pub(super) fn sort_key(&self) -> impl Ord + '_ {
         let Self { file, position, autoscaler, rule, .. } = self;
         (file, position.line, autoscaler, Reverse(rule.severity), rule.id)

@@ -1,5 +1,5 @@
 //! Indexes of a workspace's objects. With them, the work of a rule for one autoscaler doesn't grow
-//! with the number of objects, so the work of a check is linear in the size of its input.
+//! with the number of objects. So the work of a check is linear in the size of its input.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,16 +14,17 @@ use crate::manifests::{Manifest, items, string_at};
 
 const KEDA: &str = "keda.sh";
 
-/// Indexes of objects by namespace and reference.
+/// Indexes into the objects, by a namespace and a reference.
 type ByReference = HashMap<(String, Reference), Vec<usize>>;
 
 /// Indexes into the objects of a workspace, each in the order of the objects.
 #[derive(Default)]
 pub(super) struct Index {
+    /// All objects, by their own namespace, group, kind and name.
     objects: ByReference,
     /// The first object with a namespace, by group, kind and name.
     pub(super) first_in_a_namespace: HashMap<Reference, usize>,
-    /// By the target. Of those with equal API, namespace, name and target, only the first.
+    /// Autoscalers by API, namespace and target. Of those with equal names, only the first.
     autoscalers: HashMap<(AutoscalerApi, String, Reference), Vec<usize>>,
     /// The autoscalers in a namespace that doesn't have their target, by the target.
     pub(super) autoscalers_without_target: HashMap<(AutoscalerApi, Reference), Vec<usize>>,
@@ -35,7 +36,7 @@ pub(super) struct Index {
     pub(super) default_requests: HashSet<(String, String)>,
     /// Group and kind of custom resources that have a scale without `labelSelectorPath`.
     pub(super) kinds_without_selector: HashSet<(String, String)>,
-    /// Objects with pods and without an owner, by namespace.
+    /// Objects that create pods and have no owner, by namespace.
     workloads: HashMap<String, Vec<usize>>,
     /// The objects of `workloads` by namespace, and by key and value of a label of their pods.
     workloads_by_label: HashMap<(String, String, String), Vec<usize>>,

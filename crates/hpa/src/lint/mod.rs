@@ -51,7 +51,8 @@ use crate::{
 const KUSTOMIZATION_FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// Checks the autoscalers of files or of a cluster, and prints the findings. The exit status is 1
-/// with errors or warnings, and [`EXIT_INCONCLUSIVE`] with an input that can't be checked.
+/// with errors or, unless a flag makes them notes, warnings. It is [`EXIT_INCONCLUSIVE`] with an
+/// input that can't be checked.
 pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     let paths = arguments.paths();
     let (mut workspace, mut problems) = if paths.is_empty() {
@@ -92,15 +93,14 @@ fn discovery_problems(workspace: &Workspace, sources: &SourceArguments) -> Vec<P
     let of_rules = served.discovery_error.as_ref().zip(file);
     let of_rules = of_rules.map(|(error, file)| {
         let place = format!("--metrics-config {}", file.display());
-        (place, format!("{error}. Whether a metric that such a rule may have is served"))
+        (place, error, "a metric that such a rule may have")
     });
     let is_used = |group: &str| workspace.autoscalers().any(|one| uses_metrics_api(one, group));
     let of_apis = served.api_errors.iter().filter(|(group, _)| is_used(group));
-    let of_apis = of_apis
-        .map(|(group, error)| (group.clone(), format!("{error}. Whether a metric is served")));
-    let problems = of_rules.into_iter().chain(of_apis).map(|(place, text)| Problem {
+    let of_apis = of_apis.map(|(group, error)| (group.clone(), error, "a metric"));
+    let problems = of_rules.into_iter().chain(of_apis).map(|(place, error, metric)| Problem {
         place,
-        message: format!("{text} is unknown and was not checked"),
+        message: format!("{error}. Whether {metric} is served is unknown and was not checked"),
     });
     problems.collect()
 }

@@ -1,6 +1,6 @@
 //! The fields of `autoscaling/v1` and `autoscaling/v2beta1` that v2 doesn't have.
 
-use hpa_calc::crd::versions::{SOURCES, TARGET_CPU, V1, V2_BETA_1};
+use hpa_calc::crd::versions::{SOURCES, TARGET_CPU, V1, V2_BETA_1, source_members};
 
 /// A field of an older version that v2 doesn't have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,29 +12,27 @@ pub(super) struct OldField {
 
 /// Recognizes a field of an older version by its path in an object of v2.
 pub(super) fn old_field(path: &str) -> Option<OldField> {
-    let (parent, name) = path.rsplit_once('.')?;
-    if parent == "spec" && name == TARGET_CPU {
+    if path.strip_prefix("spec.") == Some(TARGET_CPU) {
         let v2_form = "metrics: [{type: Resource, resource: {name: cpu, target: {type: \
                        Utilization, averageUtilization: N}}}]";
         return Some(OldField { version: V1, v2_form });
     }
-    source_of_field(path)?;
-    let (_, member) = parent.rsplit_once('.')?;
-    let v2_form = match (member, name) {
-        ("resource" | "containerResource", "targetAverageUtilization") => {
-            "target: {type: Utilization, averageUtilization: N}"
-        }
-        ("object", "averageValue") | (_, "targetAverageValue") => {
-            "target: {type: AverageValue, averageValue: N}"
-        }
-        ("object" | "external", "targetValue") => "target: {type: Value, value: N}",
-        ("pods" | "object" | "external", "metricName") => "metric: {name: NAME}",
-        ("pods" | "object", "selector") | ("external", "metricSelector") => {
-            "metric: {selector: SELECTOR}"
-        }
-        ("target", "apiVersion" | "kind" | "name") => {
-            "describedObject: {apiVersion: VERSION, kind: KIND, name: NAME}"
-        }
+    let source = source_of_field(path)?;
+    let (_, source_name) = source.rsplit_once('.')?;
+    let member = match path.strip_prefix(source)?.strip_prefix('.')? {
+        // The `target` of v2 has other members.
+        "target.apiVersion" | "target.kind" | "target.name" => "target",
+        member => member,
+    };
+    let (_, path_in_v2) = source_members(source_name).find(|(old, _)| *old == member)?;
+    let v2_form = match path_in_v2 {
+        "target.averageUtilization" => "target: {type: Utilization, averageUtilization: N}",
+        "target.averageValue" => "target: {type: AverageValue, averageValue: N}",
+        "target.value" => "target: {type: Value, value: N}",
+        "metric.name" => "metric: {name: NAME}",
+        "metric.selector" => "metric: {selector: SELECTOR}",
+        "describedObject" => "describedObject: {apiVersion: VERSION, kind: KIND, name: NAME}",
+        // v2 has the other members at the same path.
         _ => return None,
     };
     Some(OldField { version: V2_BETA_1, v2_form })
@@ -69,7 +67,9 @@ mod tests {
     #[case::object("object.target.kind", Some("describedObject: {"))]
     #[case::other_target("pods.target.kind", None)]
     #[case::misplaced("pods.averageValue", None)]
+    #[case::misplaced_in_an_object("object.targetAverageValue", None)]
     #[case::in_the_target("object.target.targetValue", None)]
+    #[case::average_in_the_target("object.target.targetAverageValue", None)]
     #[case::other_name("pods.targetAverageValues", None)]
     #[case::of_the_metric("targetAverageValue", None)]
     fn field_of_v2beta1_is_recognized(#[case] path: &str, #[case] v2_form: Option<&str>) {

@@ -1,7 +1,7 @@
 //! Detects mistakes in PromQL queries of rules and annotations.
 
 use hpa_prometheus::{
-    promql::{self, Expr, Node, is_one_of},
+    promql::{self, Expr, Node, SET_OPERATORS, is_one_of},
     rules::{counter::plain_counter, quantile::aggregation_without_le},
 };
 
@@ -69,7 +69,7 @@ fn is_average(expr: &Expr<'_>) -> bool {
             let [left, right] = &**operands;
             let is_average_or_number =
                 |operand: &Expr<'_>| is_number(operand) || is_average(operand);
-            if is_one_of(operator, &["and", "or", "unless"]) {
+            if is_one_of(operator, &SET_OPERATORS) {
                 // The right operand is only a default or a condition.
                 return is_average(left);
             }

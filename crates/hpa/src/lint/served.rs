@@ -113,9 +113,9 @@ impl ServedMetrics {
         Self { groups: METRICS_APIS.map(str::to_owned).into(), ..self }
     }
 
-    /// Adds the metrics of rules to those of the cluster's APIs.
+    /// Adds the metrics of rules to those of the cluster's APIs. An API with unknown metrics may
+    /// serve any metric, so its metrics stay unknown.
     pub(super) fn add(&mut self, rules: Self) {
-        // An API with unknown metrics may serve any, so its metrics stay unknown.
         let merge = |names: &mut Option<BTreeSet<String>>, is_served: bool, added| match names {
             Some(names) => names.extend(Option::into_iter(added).flatten()),
             None if is_served => {}
@@ -134,8 +134,8 @@ impl ServedMetrics {
         self.has_rules = true;
     }
 
-    /// Whether it is unknown if the metric is served: a rule that is refused, or whose series could
-    /// not be read, may have it.
+    /// Whether a rule that is refused, or whose series could not be listed, may have the metric.
+    /// Then it is unknown whether the metric is served.
     pub(super) fn may_be_of_unread_rule(&self, metric: &MetricSpec) -> bool {
         if metric.resource.is_some() || metric.container_resource.is_some() {
             return self.discovery_error.is_some();

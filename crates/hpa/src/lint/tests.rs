@@ -113,9 +113,7 @@ const DOWN: &str = "/spec/behavior/scaleDown";
     &[
         (0, "/apiVersion", json!(hpa_calc::crd::API_VERSION)),
         (0, "/spec/minReplicas", json!(0)),
-        (0, "/spec/metrics", json!([{ "type": "External", "external": {
-            "metric": { "name": "q" }, "target": { "type": "AverageValue", "averageValue": "1" },
-        } }])),
+        (0, "/spec/metrics", external_metric(json!({ "name": "q" }))),
     ],
     "stuck-scale-up"
 )]
@@ -225,7 +223,7 @@ const DOWN: &str = "/spec/behavior/scaleDown";
     } }))],
     "duplicate-metric"
 )]
-fn advice_is_given(#[case] changes: &[(usize, &str, Value)], #[case] id: &str) {
+fn mistake_has_findings_of_one_rule(#[case] changes: &[(usize, &str, Value)], #[case] id: &str) {
     let findings = lint(manifests_with(changes));
     assert!(
         !findings.is_empty() && rule_ids(&findings).iter().all(|found| *found == id),
@@ -258,9 +256,7 @@ fn advice_is_given(#[case] changes: &[(usize, &str, Value)], #[case] id: &str) {
     &[
         (0, "/apiVersion", json!(hpa_calc::crd::API_VERSION)),
         (0, "/spec/minReplicas", json!(0)),
-        (0, "/spec/metrics", json!([{ "type": "External", "external": {
-            "metric": { "name": "q" }, "target": { "type": "AverageValue", "averageValue": "1" },
-        } }])),
+        (0, "/spec/metrics", external_metric(json!({ "name": "q" }))),
         (0, UP, json!({ "policies": [{ "type": "Pods", "value": 4, "periodSeconds": 15 }] })),
     ]
 )]
@@ -299,11 +295,18 @@ fn advice_is_given(#[case] changes: &[(usize, &str, Value)], #[case] id: &str) {
     }))]
 )]
 #[case::narrow_tolerance(&[(0, "/spec/behavior/scaleUp/tolerance", json!("3"))])]
-fn advice_is_not_given(#[case] changes: &[(usize, &str, Value)]) {
+fn change_without_a_mistake_has_no_finding(#[case] changes: &[(usize, &str, Value)]) {
     let findings = lint(manifests_with(changes));
     assert!(findings.is_empty(), "{findings:?}");
 }
 
+/// The `metrics` of a spec with an External metric, whose target is an `averageValue`.
+fn external_metric(metric: Value) -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    json!([{ "type": "External", "external": { "metric": metric, "target": target } }])
+}
+
+/// [`manifests`] and another object.
 fn manifests_and(object: Value) -> Vec<Value> {
     let mut objects = manifests();
     objects.push(object);
@@ -327,12 +330,14 @@ fn served_with_mistake(mistake: QueryMistake) -> ServedMetrics {
     ServedMetrics { query_mistakes, ..ServedMetrics::default() }.with_unknown_cluster()
 }
 
+fn lint_file(file: &str, text: &str) -> Vec<Finding> {
+    find_violations(&Workspace::from_manifests(manifests::parse(file, text).expect("YAML")))
+}
+
 /// Lints a YAML file. Returns each finding as `line rule field`.
 fn lint_yaml(text: &str) -> Vec<String> {
-    let workspace = Workspace::from_manifests(manifests::parse("f.yaml", text).expect("YAML"));
-    let findings = find_violations(&workspace);
     let line = |one: &Finding| format!("{} {} {}", one.position.line, one.rule.id, one.field);
-    findings.iter().map(line).collect()
+    lint_file("f.yaml", text).iter().map(line).collect()
 }
 
 const YAML: &str = "\

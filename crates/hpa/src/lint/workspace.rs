@@ -158,8 +158,8 @@ impl Workspace {
         self.at(index::get(&self.index.vertical_autoscalers, &key(from, target)))
     }
 
-    /// The objects with pods and without an owner in the namespace of `from`. With `labels`, only
-    /// some of these, among them all whose pods have all the labels.
+    /// The objects that create pods and have no owner, in the namespace of `from`. May leave out
+    /// objects whose pods lack one of the labels.
     pub(super) fn workloads<'a>(
         &self,
         from: &Manifest,

@@ -6,20 +6,20 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 
-use super::{describe_age, is_recent_write, search::is_held};
+use super::{HolderResult, describe_age, is_recent_write, search::is_held};
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseKey, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseKey},
     kubectl::get_pod,
     manifests::items,
 };
 
 /// The names of the HPA controller in `--controllers`.
-const HPA_CONTROLLER: [&str; 2] =
+const HPA_CONTROLLER_NAMES: [&str; 2] =
     ["horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"];
 
 /// The lease and the flags of kube-controller-manager, as far as they can be read.
 pub(crate) struct KubeControllerManager {
-    pub(crate) holder: Result<LeaseHolder, Unavailable>,
+    pub(crate) holder: HolderResult,
     /// `None` if the lease has no holder, or if the holder has no static pod, as on managed
     /// clusters, or the pod can't be read.
     pub(crate) flags: Option<ManagerFlags>,
@@ -86,8 +86,9 @@ impl KubeControllerManager {
     }
 
     /// A clause about the HPA controller, with the evidence. `write` is the time of a status that
-    /// shows that it is on, and `is_confirmed` whether no tenant can have forged that status. An
-    /// instance without a lease, which has stopped since, may have stored an older one.
+    /// shows that it is on, and `is_confirmed` whether no tenant can have forged that status. If
+    /// the status isn't recent, an instance without a lease that has stopped since may have stored
+    /// it.
     pub(crate) fn describe_hpa_controller(
         &self,
         write: Option<Timestamp>,
@@ -134,7 +135,7 @@ impl ManagerFlags {
 fn controllers_flag_enables_hpa(words: &[String]) -> bool {
     let values = flag_values(words, "--controllers");
     let entries: Vec<_> = values.flat_map(|value| value.split(',')).map(str::trim).collect();
-    let is_named = |entry: &&&str| HPA_CONTROLLER.contains(&entry.trim_start_matches('-'));
+    let is_named = |entry: &&&str| HPA_CONTROLLER_NAMES.contains(&entry.trim_start_matches('-'));
     let is_on_by_default = entries.is_empty() || entries.contains(&"*");
     entries.iter().find(is_named).map_or(is_on_by_default, |entry| !entry.starts_with('-'))
 }

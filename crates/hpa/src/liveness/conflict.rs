@@ -28,8 +28,8 @@ pub(crate) struct Conflict {
     pub(crate) managers: BTreeSet<String>,
     /// The names of the autoscalers, sorted.
     pub(crate) autoscalers: Vec<String>,
-    /// The age of kube-controller-manager's newest status, such as `2m ago`, if only that status
-    /// shows that it acts, and the instance that stored it may have stopped.
+    /// The age of kube-controller-manager's newest status, such as `2m ago`, if the conflict is
+    /// uncertain: only that status shows it, and the instance that stored it may have stopped.
     pub(crate) uncertain_evidence: Option<String>,
 }
 
@@ -37,18 +37,18 @@ impl Conflict {
     /// A clause that names the controllers. `autoscalers` is the text that names the autoscalers.
     pub(crate) fn clause(&self, autoscalers: &str) -> String {
         let managers: Vec<_> = self.managers.iter().map(String::as_str).collect();
-        let (all, number) = match &*managers {
+        let (names, quantifier) = match &*managers {
             [first, second] => (format!("{first} and {second}"), "both"),
             _ => (managers.join(", "), "all"),
         };
         match &self.uncertain_evidence {
             Some(age) => format!(
-                "{all} may {number} act on {autoscalers}: a status stored {age} names \
+                "{names} may {quantifier} act on {autoscalers}: a status stored {age} names \
                  {KUBE_CONTROLLER_MANAGER}, whose flags can't be read"
             ),
-            None => {
-                format!("{all} {number} act on {autoscalers} and overwrite each other's decisions")
-            }
+            None => format!(
+                "{names} {quantifier} act on {autoscalers} and overwrite each other's decisions"
+            ),
         }
     }
 
@@ -83,6 +83,7 @@ impl Leases<'_> {
     /// The conflicts of autoscalers, by controllers. Those with kube-controller-manager come first,
     /// then those of the most autoscalers. At most [`MAX_CONFLICTS`].
     pub(crate) fn conflicts(&self, statuses: &[AutoscalerStatusWriter]) -> Vec<Conflict> {
+        // Certain and uncertain conflicts of the same managers are different ones.
         let mut by_managers = BTreeMap::<_, (Vec<String>, Option<Timestamp>)>::new();
         for status in statuses {
             let managers = self.acting_managers(status);
@@ -151,8 +152,8 @@ impl Leases<'_> {
     ///   [acts in the namespace](super::NamespaceWriters::last_write).
     /// - It did so after the others acquired their leases, at `acquired`, and hasn't lost its own
     ///   lease since.
-    /// - It is that of an hpa-rs whose scope is unknown, or that of a kube-controller-manager that
-    ///   holds no lease, as with `--leader-elect=false`, or that has just acquired it.
+    /// - It is that of an hpa-rs whose scope is unknown, or that of kube-controller-manager. The
+    ///   latter must hold no lease, as with `--leader-elect=false`, or have just acquired it.
     fn writes_beside(
         &self,
         manager: &str,
@@ -170,11 +171,11 @@ impl Leases<'_> {
             let scope = lease.and_then(|(_, holder)| handles(holder, api, namespace));
             FieldManager::is_hpa_rs(manager) && scope.is_none()
         };
-        // It may have stopped when another one took over.
-        let is_before =
+        // It may have stopped when the last of the others took over.
+        let may_have_stopped =
             at.zip(acquired).is_some_and(|(at, acquired)| !is_clearly_after(at, acquired));
         is_candidate
-            && !is_before
+            && !may_have_stopped
             && self.is_recent_write(at)
             && !self.no_longer_writes(manager, at)
     }
@@ -183,11 +184,10 @@ impl Leases<'_> {
     /// namespace can have published it.
     fn is_trusted(&self, lease: &LeaseKey, status: &AutoscalerStatusWriter) -> bool {
         let own = lease.manager();
-        let is_own = |manager: &str| manager == own.as_str();
         let (api, namespace) = (status.key.api, &*status.key.namespace);
         lease.namespace == namespace
             || status.written_at(own.as_str()).is_some()
-            || self.writers.any_in(api, namespace, is_own)
+            || self.writers.has_writer(api, namespace, own.as_str())
             || lease.is_in_usual_namespace()
             || self.lease.may_answer_for_all && lease.namespace == self.lease.name.namespace
     }

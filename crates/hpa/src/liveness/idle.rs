@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, iter};
 use hpa_controller::{AutoscalerApi, k8s::is_clearly_after};
 
 use super::{
-    ControllerLease, Leases, describe_lost_lease, describe_missing_lease, excludes, handles,
-    scope_of,
+    ControllerLease, HolderResult, Leases, describe_lost_lease, describe_missing_lease, excludes,
+    handles, scope_of,
     search::{is_held, is_lost},
 };
 use crate::{
@@ -19,8 +19,10 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Idle {
     pub(crate) is_certain: bool,
-    /// The cause, without the search.
+    /// The cause, without the clauses of the other fields.
     pub(crate) cause: String,
+    /// A clause about kube-controller-manager, which doesn't act either, as far as it is known.
+    pub(crate) built_in: Option<String>,
     /// The result of the search for the lease of hpa-rs, if its namespace is not known.
     pub(crate) search: Option<String>,
     /// A clause about the other instances of hpa-rs that may act on the autoscaler.
@@ -38,20 +40,11 @@ impl Idle {
         format!("{}: {}{hint}", self.clause(autoscalers), self.reason())
     }
 
-    /// The cause, the result of the search, and the clause about other instances of hpa-rs.
+    /// The causes, the result of the search, and the clause about other instances of hpa-rs.
     pub(crate) fn reason(&self) -> String {
-        let clauses = iter::once(&self.cause).chain(&self.search).chain(&self.successor);
-        clauses.map(String::as_str).collect::<Vec<_>>().join(", and ")
-    }
-
-    /// Whether this finding is `other` with a further cause, that of kube-controller-manager.
-    fn includes(&self, other: &Self) -> bool {
-        let further = self.cause.strip_prefix(&other.cause);
-        let further = further.and_then(|cause| cause.strip_prefix(", and "));
-        let is_of_built_in = further.is_some_and(|cause| cause.contains(KUBE_CONTROLLER_MANAGER));
-        is_of_built_in
-            && (self.is_certain, &self.search, &self.successor)
-                == (other.is_certain, &other.search, &other.successor)
+        let causes = iter::once(&self.cause).chain(&self.built_in);
+        let parts = causes.chain(&self.search).chain(&self.successor);
+        parts.map(String::as_str).collect::<Vec<_>>().join(", and ")
     }
 
     /// Like [`Self::sentence`], without the reason. Even a certain finding is only about the leases
@@ -77,13 +70,12 @@ pub(crate) fn group_by_finding<T>(
     for (idle, value) in found {
         groups.entry(idle).or_default().push(value);
     }
-    let findings: Vec<Idle> = groups.keys().cloned().collect();
-    for shorter in &findings {
-        let Some(longer) = findings.iter().find(|longer| longer.includes(shorter)) else {
-            continue;
-        };
-        let values = groups.remove(shorter).unwrap_or_default();
-        groups.entry(longer.clone()).or_default().extend(values);
+    let with_clause = groups.keys().filter(|idle| idle.built_in.is_some());
+    for longer in with_clause.cloned().collect::<Vec<_>>() {
+        let shorter = Idle { built_in: None, ..longer.clone() };
+        if let Some(values) = groups.remove(&shorter) {
+            groups.entry(longer).or_default().extend(values);
+        }
     }
     groups.into_iter().collect()
 }
@@ -101,11 +93,14 @@ impl Leases<'_> {
         }
     }
 
-    /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
-    /// stored the status last. `None` if a controller may act: the lease of `manager` can't be
-    /// read, was not read, or is held and its holder isn't known to handle other autoscalers;
-    /// another hpa-rs that holds its lease handles the namespace; kube-controller-manager handles
-    /// the autoscaler; or a controller without a lease has just stored a status in the namespace.
+    /// Checks whether no controller acts on an autoscaler whose status the field manager `manager`
+    /// stored last. `None` if one of these controllers may act:
+    ///
+    /// - that of the lease of `manager`, if the lease can't be read, was not read, or is held,
+    ///   unless the holder published that it handles only other autoscalers
+    /// - another hpa-rs that holds its lease and handles the namespace
+    /// - kube-controller-manager, if it handles the autoscaler
+    /// - a controller without a lease that has just stored a status in the namespace
     ///
     /// The finding is uncertain if a lease is missing, was only looked for in the usual namespaces,
     /// or has an unreadable time: its controller may run. It is also uncertain if another hpa-rs
@@ -132,40 +127,40 @@ impl Leases<'_> {
             let replaced = self.describe_later_expiry(manager, api, namespace);
             replaced.or_else(|| describe_lost_lease(holder))
         };
-        let Some(cause) = cause else {
-            let cause = self.cause_without_lease(api, name, namespace)?;
-            return Some(Idle { is_certain: false, cause, search: None, successor });
-        };
+        // The uninstallation of hpa-rs deletes the lease.
+        let is_missing = cause.is_none();
+        let missing = || format!("the lease that hpa-rs' status names, {name}, does not exist");
+        let cause = cause.unwrap_or_else(missing);
         // kube-controller-manager handles no other API.
         let built_in_handles_it = match api {
             AutoscalerApi::Core => self.built_in_handles_autoscalers(Some(namespace)),
             AutoscalerApi::Custom => Some(false),
         };
-        match built_in_handles_it {
-            Some(true) => None,
+        let (is_certain, built_in) = match built_in_handles_it {
+            Some(true) => return None,
             Some(false) => {
-                let is_certain = self.is_loss_certain(api, namespace)
+                let is_certain = !is_missing
+                    && self.is_loss_certain(api, namespace)
                     && !self.may_have_successor(api, namespace);
                 // The same finding as for a status of kube-controller-manager.
                 let may_replace = api == AutoscalerApi::Core && !excludes_it;
-                let built_in = self.built_in_idle(Some(namespace));
-                let cause = match built_in.filter(|_| may_replace) {
-                    Some(built_in) => format!("{cause}, and {built_in}"),
-                    None => cause,
-                };
-                Some(Idle { is_certain, cause, search: None, successor })
+                let built_in = self.built_in_idle(Some(namespace)).filter(|_| may_replace);
+                // kube-controller-manager may run without a lease.
+                if built_in.is_none() && is_missing && may_replace {
+                    return None;
+                }
+                (is_certain, built_in)
             }
-            None => {
-                let cause = format!("{cause}, and {}", self.describe_unknown_built_in());
-                Some(Idle { is_certain: false, cause, search: None, successor })
-            }
-        }
+            None => (false, Some(self.describe_unknown_built_in())),
+        };
+        Some(Idle { is_certain, cause, built_in, search: None, successor })
     }
 
     /// Checks whether no controller acts on an autoscaler without a status: each known instance of
-    /// hpa-rs that may run handles only others, and kube-controller-manager doesn't handle it. The
-    /// cause is the lost lease of an instance that handled it, or else the flag that leaves it out.
-    /// The finding is uncertain, because an instance whose lease no status names may handle it.
+    /// hpa-rs that may run handles only other autoscalers, and kube-controller-manager doesn't
+    /// handle this one. The cause is the lost lease of an instance that handled it, or else the
+    /// flag that leaves it out. The finding is uncertain, because an instance whose lease no status
+    /// names may handle it.
     pub(crate) fn idle_without_status(&self, api: AutoscalerApi, namespace: &str) -> Option<Idle> {
         let may_built_in_act = api == AutoscalerApi::Core
             && (self.built_in_handles_autoscalers(Some(namespace)) != Some(false)
@@ -176,7 +171,13 @@ impl Leases<'_> {
         let instances = self.describe_successor(api, namespace)?;
         if let Some(expired) = self.expired_handlers(api, namespace).next() {
             let (cause, successor) = (expired.describe_expiry(), Some(instances));
-            return Some(Idle { is_certain: false, cause, search: None, successor });
+            return Some(Idle {
+                is_certain: false,
+                cause,
+                built_in: None,
+                search: None,
+                successor,
+            });
         }
         let mut held = self.leases_for(Some(namespace)).filter(|(_, holder)| !is_lost(holder));
         let handles_api =
@@ -187,7 +188,7 @@ impl Leases<'_> {
             format!("--autoscaler-api (chart: autoscalerApi) leaves out {api}")
         };
         let cause = format!("{instances}: {flag}");
-        Some(Idle { is_certain: false, cause, search: None, successor: None })
+        Some(Idle { is_certain: false, cause, built_in: None, search: None, successor: None })
     }
 
     /// The finding about an autoscaler whose status kube-controller-manager stored last.
@@ -204,29 +205,32 @@ impl Leases<'_> {
         let has_restarted = self.has_restarted_built_in(namespace);
         let is_unknown = (expired.is_some() || has_restarted)
             && self.built_in_handles_autoscalers(Some(namespace)).is_none();
-        let built_in = match is_unknown {
-            true if has_restarted => format!(
+        let built_in = if is_unknown && has_restarted {
+            format!(
                 "{}, and it has stored no status since it acquired its lease",
                 self.describe_unknown_built_in()
-            ),
-            true => self.describe_unknown_built_in(),
-            false => self.built_in_idle(Some(namespace))?,
+            )
+        } else if is_unknown {
+            self.describe_unknown_built_in()
+        } else {
+            self.built_in_idle(Some(namespace))?
         };
-        let is_found = |search: &String| expired.as_ref().is_none_or(|expired| expired == search);
-        let search = self.describe_search().filter(is_found);
+        // The lease of the search says nothing about the namespace if another one expired there.
+        let is_relevant = |search: &String| expired.as_ref().is_none_or(|lost| lost == search);
+        let search = self.describe_search().filter(is_relevant);
         // hpa-rs doesn't replace a status that needs no change.
         let lost = expired.or_else(|| describe_lost_lease(&self.lease.holder));
         let lost = lost.filter(|_| search.is_none());
-        let cause = match lost {
-            Some(lost) => format!("{lost}, and {built_in}"),
-            None => built_in,
+        let (cause, built_in) = match lost {
+            Some(lost) => (lost, Some(built_in)),
+            None => (built_in, None),
         };
         let successor = self.describe_successor(AutoscalerApi::Core, namespace);
         let is_certain = !is_unknown
             && search.is_none()
             && self.is_loss_certain(AutoscalerApi::Core, namespace)
             && !self.may_have_successor(AutoscalerApi::Core, namespace);
-        Some(Idle { is_certain, cause, search, successor })
+        Some(Idle { is_certain, cause, built_in, search, successor })
     }
 
     /// Whether kube-controller-manager acquired its lease after its last status in a namespace, in
@@ -239,9 +243,9 @@ impl Leases<'_> {
         is_later && self.hpa_rs_leases().any(|(_, holder)| !is_missing(holder))
     }
 
-    /// A clause about the lease that expired last, of those that expired after that of `manager`
-    /// was lost and whose holders published that they handle an autoscaler. `None` if there is
-    /// none. A status that doesn't change names the lease of an earlier release.
+    /// A clause about the last expired lease whose holder published that it handles an autoscaler.
+    /// `None` if no such lease expired after that of `manager` was lost. It may be the lease of a
+    /// later release: a status that doesn't change names that of an earlier one.
     fn describe_later_expiry(
         &self,
         manager: &str,
@@ -287,45 +291,26 @@ impl Leases<'_> {
         )
     }
 
-    /// The cause if the lease that a status of hpa-rs names is missing: the uninstallation of
-    /// hpa-rs deletes it. `None` if kube-controller-manager handles the autoscaler, or has no
-    /// lease.
-    fn cause_without_lease(
-        &self,
-        api: AutoscalerApi,
-        lease: &LeaseKey,
-        namespace: &str,
-    ) -> Option<String> {
-        let missing = format!("the lease that hpa-rs' status names, {lease}, does not exist");
-        if api == AutoscalerApi::Custom {
-            return Some(missing);
-        }
-        let built_in = match self.built_in_handles_autoscalers(Some(namespace)) {
-            Some(true) => return None,
-            Some(false) => self.built_in_idle(Some(namespace))?,
-            None => self.describe_unknown_built_in(),
-        };
-        Some(format!("{missing}, and {built_in}"))
-    }
-
-    /// Whether an instance of hpa-rs that holds its lease handles an autoscaler after the lease
-    /// `lost` was lost. Either the instance may have replaced the one with that lease, and
-    /// published that it handles the autoscaler. Or it stored a status in the namespace, and didn't
-    /// publish that it handles only other autoscalers.
+    /// Whether an instance of hpa-rs handles an autoscaler after the lease `lost` was lost. The
+    /// instance must hold its own lease, and one of these must apply:
+    ///
+    /// - It may have replaced the instance with the lost lease, and published that it handles the
+    ///   autoscaler.
+    /// - It stored a status in the namespace, and didn't publish that it handles only other
+    ///   autoscalers.
     fn is_handled_by_hpa_rs(&self, lost: &LeaseKey, api: AutoscalerApi, namespace: &str) -> bool {
-        let publishes_it = |(name, holder): (&LeaseKey, &Result<LeaseHolder, Unavailable>)| {
+        let publishes_it = |(name, holder): (&LeaseKey, &HolderResult)| {
             let handles_it = handles(holder, api, Some(namespace)) == Some(true);
             handles_it && is_held(holder) && name.may_have_replaced(lost)
         };
         if self.leases_for(Some(namespace)).any(publishes_it) {
             return true;
         }
-        let may_handle_it = |manager: &str| {
-            self.lease_of(manager).is_some_and(|(_, holder)| {
-                is_held(holder) && !excludes(holder, api, Some(namespace))
-            })
-        };
-        self.writers.any_in(api, namespace, may_handle_it)
+        self.hpa_rs_leases().any(|(name, holder)| {
+            is_held(holder)
+                && !excludes(holder, api, Some(namespace))
+                && self.writers.has_writer(api, namespace, name.manager().as_str())
+        })
     }
 
     /// Whether another instance of hpa-rs may handle an autoscaler: one whose lease may be held, or

@@ -15,10 +15,10 @@
 //! - A debug API answers for all autoscalers if a flag names it, or if its lease
 //!   [can't be a tenant's](ControllerLease::may_answer_for_all).
 //!
-//! An older status shows only who stored it: a status that doesn't change keeps its writer. One of
-//! kube-controller-manager, later than the acquisition of its lease, also shows that its HPA
-//! controller may be on, if no other tenant can have forged it. Another instance may have stored it
-//! without a lease (`--leader-elect=false`), so reports have its age.
+//! An older status shows only who stored it: a status that doesn't change keeps its writer. There
+//! is one exception: a status that kube-controller-manager stored after it acquired its lease, and
+//! that no other tenant can have forged. It shows that the HPA controller may be on. Another
+//! instance may have stored it without a lease (`--leader-elect=false`), so reports have its age.
 
 mod built_in;
 mod conflict;
@@ -52,6 +52,9 @@ use crate::{
     terminal::shorten_names,
 };
 
+/// The holder of a lease, or the reason why none is known.
+pub(crate) type HolderResult = Result<LeaseHolder, Unavailable>;
+
 /// A controller that stored a status within this time counts as running.
 const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
 
@@ -80,7 +83,7 @@ pub(crate) fn describe_autoscalers(names: &[String]) -> String {
 
 /// The leases of hpa-rs and of kube-controller-manager, and the writers of statuses.
 pub(crate) struct Leases<'a> {
-    /// The checked lease of hpa-rs, and its others.
+    /// The checked lease of hpa-rs, and its other leases.
     pub(crate) lease: &'a ControllerLease,
     pub(crate) writers: &'a NamespaceWriters,
     pub(crate) built_in: &'a KubeControllerManager,
@@ -89,13 +92,13 @@ pub(crate) struct Leases<'a> {
 }
 
 impl Leases<'_> {
-    /// Whether an instance holds the lease and is known to act on the autoscalers of the core API
-    /// in a namespace, or in several if it is `None`. If it published no scope on the lease, it
-    /// must have stored a status in the namespace, or have just acquired the lease.
+    /// Whether the holder of a lease is known to act on the autoscalers of the core API in a
+    /// namespace. `namespace` is `None` for several namespaces. If the holder published no scope on
+    /// the lease, it must have stored a status in the namespace, or have just acquired the lease.
     fn has_replaced_built_in(
         &self,
         name: &LeaseKey,
-        holder: &Result<LeaseHolder, Unavailable>,
+        holder: &HolderResult,
         namespace: Option<&str>,
     ) -> bool {
         let api = AutoscalerApi::Core;
@@ -106,12 +109,11 @@ impl Leases<'_> {
             return handles_it;
         }
         let own = name.manager();
-        let is_own = |manager: &str| manager == own.as_str();
         let has_taken_over = |holder: &LeaseHolder| {
             let acquired = holder.acquired;
-            acquired.is_some_and(|at| holder.read_at.duration_since(at).abs() <= TAKEOVER_TIME)
+            acquired.is_some_and(|at| holder.requested_at.duration_since(at).abs() <= TAKEOVER_TIME)
         };
-        namespace.is_some_and(|namespace| self.writers.any_in(api, namespace, is_own))
+        namespace.is_some_and(|namespace| self.writers.has_writer(api, namespace, own.as_str()))
             || holder.as_ref().is_ok_and(has_taken_over)
     }
 
@@ -164,7 +166,7 @@ impl Leases<'_> {
                 if FieldManager::is_hpa_rs(manager) && self.may_built_in_act(namespace) =>
             {
                 // If both act, they overwrite each other's decisions.
-                ActingController::Unknown { is_built_in_writer: false }
+                ActingController::Unknown { is_status_of_kube_controller_manager: false }
             }
             _ => ActingController::HpaRs,
         }
@@ -184,13 +186,13 @@ impl Leases<'_> {
         match self.built_in_idle(namespace) {
             // Both store statuses, so the last one says nothing.
             _ if hpa_rs_runs && self.may_built_in_act(namespace) => {
-                ActingController::Unknown { is_built_in_writer: false }
+                ActingController::Unknown { is_status_of_kube_controller_manager: false }
             }
             Some(_) if hpa_rs_runs => ActingController::HpaRs,
-            None if !hpa_rs_may_run => {
-                ActingController::KubeControllerManager { is_built_in_writer: true }
-            }
-            _ => ActingController::Unknown { is_built_in_writer: true },
+            None if !hpa_rs_may_run => ActingController::KubeControllerManager {
+                is_status_of_kube_controller_manager: true,
+            },
+            _ => ActingController::Unknown { is_status_of_kube_controller_manager: true },
         }
     }
 
@@ -198,20 +200,20 @@ impl Leases<'_> {
     /// longer holds its lease, or handles other autoscalers. If there is none, hpa-rs acts as soon
     /// as it runs again.
     fn successor_of_hpa_rs(&self, namespace: Option<&str>) -> ActingController {
-        let is_built_in_writer = false;
+        let is_status_of_kube_controller_manager = false;
         match self.built_in_handles_autoscalers(namespace) {
             Some(false) if !self.may_built_in_write_without_lease(namespace) => {
                 ActingController::HpaRs
             }
             Some(true) if !self.may_hpa_rs_run(AutoscalerApi::Core, namespace) => {
-                ActingController::KubeControllerManager { is_built_in_writer }
+                ActingController::KubeControllerManager { is_status_of_kube_controller_manager }
             }
-            _ => ActingController::Unknown { is_built_in_writer },
+            _ => ActingController::Unknown { is_status_of_kube_controller_manager },
         }
     }
 
-    /// Whether the lease that a field manager names is missing, expired or without a holder, or its
-    /// holder is known not to handle the autoscalers of the core API in a namespace.
+    /// Whether the instance whose lease a field manager names no longer handles the autoscalers of
+    /// the core API in a namespace: it lost the lease, or published that it handles only others.
     fn no_longer_handles(&self, manager: &str, namespace: Option<&str>) -> bool {
         self.lease_of(manager).is_some_and(|(_, holder)| {
             is_lost(holder) || excludes(holder, AutoscalerApi::Core, namespace)
@@ -271,7 +273,7 @@ impl Leases<'_> {
     }
 
     /// The holder of a controller's lease. `None` if the lease was not read.
-    fn holder_of(&self, manager: &str) -> Option<&Result<LeaseHolder, Unavailable>> {
+    fn holder_of(&self, manager: &str) -> Option<&HolderResult> {
         match manager {
             KUBE_CONTROLLER_MANAGER => Some(&self.built_in.holder),
             _ => self.lease_of(manager).map(|(_, holder)| holder),
@@ -303,7 +305,8 @@ impl Leases<'_> {
     }
 
     /// Whether kube-controller-manager handles the autoscalers of the core API, with or without a
-    /// lease, and no hpa-rs with the checked lease, or one for several namespaces, runs.
+    /// lease, and no hpa-rs runs. [Local](ControllerLease::local) leases count only in the
+    /// namespace of the checked lease.
     pub(crate) fn is_built_in_alone(&self) -> bool {
         let checked_namespace = Some(self.lease.name.namespace.as_str());
         let mut leases = self.leases_for(checked_namespace);
@@ -314,9 +317,7 @@ impl Leases<'_> {
     }
 
     /// The leases of hpa-rs, the checked one first.
-    pub(crate) fn hpa_rs_leases(
-        &self,
-    ) -> impl Iterator<Item = (&LeaseKey, &Result<LeaseHolder, Unavailable>)> {
+    pub(crate) fn hpa_rs_leases(&self) -> impl Iterator<Item = (&LeaseKey, &HolderResult)> {
         let others = self.lease.others.iter().map(|lease| (&lease.name, &lease.holder));
         iter::once((&self.lease.name, &self.lease.holder)).chain(others)
     }
@@ -326,7 +327,7 @@ impl Leases<'_> {
     fn leases_for(
         &self,
         namespace: Option<&str>,
-    ) -> impl Iterator<Item = (&LeaseKey, &Result<LeaseHolder, Unavailable>)> {
+    ) -> impl Iterator<Item = (&LeaseKey, &HolderResult)> {
         self.hpa_rs_leases().filter(move |(name, _)| {
             !self.lease.local.contains(name) || namespace == Some(name.namespace.as_str())
         })
@@ -339,25 +340,22 @@ impl Leases<'_> {
     }
 
     /// The lease that a field manager of hpa-rs names. `None` if it was not read.
-    pub(crate) fn lease_of(
-        &self,
-        manager: &str,
-    ) -> Option<(&LeaseKey, &Result<LeaseHolder, Unavailable>)> {
+    pub(crate) fn lease_of(&self, manager: &str) -> Option<(&LeaseKey, &HolderResult)> {
         let named = FieldManager::parse_lease(manager)?;
         self.hpa_rs_leases()
             .find(|(lease, _)| (lease.namespace.as_str(), lease.name.as_str()) == named)
     }
 
-    /// Whether the lease of an instance that may act on autoscalers of an API in a namespace, or in
-    /// several if it is `None`, may be held, or an instance without one writes.
+    /// Whether an hpa-rs that may act on autoscalers of an API may run: its lease may be held, or
+    /// it writes without one. `namespace` is `None` for autoscalers of several namespaces.
     pub(crate) fn may_hpa_rs_run(&self, api: AutoscalerApi, namespace: Option<&str>) -> bool {
         let mut leases = self.leases_for(namespace);
         leases.any(|(_, holder)| may_be_held(holder) && !excludes(holder, api, namespace))
             || self.hpa_rs_writes_without_lease(api, namespace)
     }
 
-    /// Whether an hpa-rs without leader election has just stored a status of an API in a namespace,
-    /// or has stored one there and just stored others in most.
+    /// Whether an hpa-rs without leader election has just stored a status of an API, in a namespace
+    /// or in most, see [`NamespaceWriters::last_write`].
     fn hpa_rs_writes_without_lease(&self, api: AutoscalerApi, namespace: Option<&str>) -> bool {
         let manager = FieldManager::default();
         self.is_recent_write(self.writers.last_write(api, namespace, manager.as_str()))
@@ -417,10 +415,10 @@ impl Leases<'_> {
                 && self.may_write_without_lease(KUBE_CONTROLLER_MANAGER, last_write)
     }
 
-    /// The time of the last status that kube-controller-manager stored in a namespace, or in most,
-    /// if its lease was lost before. It may still run. A recent one counts from the last renewal of
-    /// the lease on: an instance without a lease may have replaced the holder before the lease
-    /// expired.
+    /// The time of kube-controller-manager's last status in a namespace, or in most, if that is
+    /// later than the loss of its lease: it may still run. A recent status must only be later than
+    /// the last renewal of the lease, because an instance without a lease may have replaced the
+    /// holder before the lease expired.
     fn built_in_write_after_loss(&self, namespace: Option<&str>) -> Option<Timestamp> {
         let lost_at = self.lost_at(KUBE_CONTROLLER_MANAGER)?;
         let renewed = self.built_in.holder.as_ref().map_or(Some(lost_at), |holder| holder.renewed);
@@ -448,32 +446,24 @@ impl Leases<'_> {
 }
 
 /// The autoscalers that the holder of a lease handles. `None` if it is unknown.
-fn scope_of(holder: &Result<LeaseHolder, Unavailable>) -> Option<&InstanceScope> {
+fn scope_of(holder: &HolderResult) -> Option<&InstanceScope> {
     holder.as_ref().ok()?.scope.as_ref()
 }
 
 /// Whether the holder of a lease handles the autoscalers of a namespace, or of all if it is `None`.
 /// `None` if it is unknown.
-fn handles(
-    holder: &Result<LeaseHolder, Unavailable>,
-    api: AutoscalerApi,
-    namespace: Option<&str>,
-) -> Option<bool> {
+fn handles(holder: &HolderResult, api: AutoscalerApi, namespace: Option<&str>) -> Option<bool> {
     scope_of(holder).map(|scope| scope.handles(api, namespace))
 }
 
 /// Whether the holder of a lease published a scope without the autoscalers of a namespace. False
 /// for several namespaces (`None`).
-pub(crate) fn excludes(
-    holder: &Result<LeaseHolder, Unavailable>,
-    api: AutoscalerApi,
-    namespace: Option<&str>,
-) -> bool {
+pub(crate) fn excludes(holder: &HolderResult, api: AutoscalerApi, namespace: Option<&str>) -> bool {
     namespace.is_some() && handles(holder, api, namespace) == Some(false)
 }
 
 /// Whether a lease may be held: one that can't be read, or whose time can't be read, may be.
-fn may_be_held(holder: &Result<LeaseHolder, Unavailable>) -> bool {
+fn may_be_held(holder: &HolderResult) -> bool {
     let has_unreadable_time = holder.as_ref().is_ok_and(|holder| holder.has_unreadable_time);
     has_unreadable_time || !is_lost(holder)
 }
@@ -484,7 +474,7 @@ pub(crate) fn describe_missing_lease(name: &str, namespaces: &[String]) -> Strin
 }
 
 /// A clause about a lease that is not held, or has expired. `None` for other leases.
-fn describe_lost_lease(holder: &Result<LeaseHolder, Unavailable>) -> Option<String> {
+fn describe_lost_lease(holder: &HolderResult) -> Option<String> {
     match holder {
         Ok(holder) if holder.is_expired() => Some(holder.describe_expiry()),
         Err(error @ Unavailable::NotHeld { .. }) => Some(error.to_string()),

@@ -1,4 +1,16 @@
 //! Finds the lease of hpa-rs.
+//!
+//! | kind of lease | definition | who may create it | autoscalers for which it may answer |
+//! |---|---|---|---|
+//! | usual | one of [`LeaseKey::usual`] | operators | all |
+//! | named | statuses name it | tenants | those in the namespaces of these statuses |
+//! | local | only statuses of its own namespace name it | tenants | those in its namespace |
+//! | first | the one to check if it is held | tenants | as a named one; all if a flag names it |
+//! | unnamed | no status names it | operators | none; reports have its scope |
+//! | lost | it has no holder or has expired | anyone | none; a held lease replaces it |
+//! | released | lost, and only overwritten statuses name it | anyone | none |
+//!
+//! A lease can be of several kinds.
 
 #[cfg(test)]
 mod tests;
@@ -11,13 +23,15 @@ use hpa_dashboard::AutoscalerStatusWriter;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
-use super::{KubeControllerManager, Leases, NamespaceWriters, is_recent_write, status_writers};
+use super::{
+    HolderResult, KubeControllerManager, Leases, NamespaceWriters, is_recent_write, status_writers,
+};
 use crate::{
     args::ControllerArguments,
     autoscaler_name::{describe_unserved, is_not_served},
     debug_client::{
         DebugClient, Instance, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseKey,
-        ReportedLease, Unavailable,
+        NamedLease, Unavailable,
     },
     kubectl,
     listed_autoscalers::list_readable_autoscalers,
@@ -30,22 +44,22 @@ const MAX_LEASES: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct ReadLease {
     pub(crate) name: LeaseKey,
-    pub(crate) holder: Result<LeaseHolder, Unavailable>,
+    pub(crate) holder: HolderResult,
 }
 
-/// The lease of hpa-rs, as far as it could be found.
+/// The lease of hpa-rs to check, as far as it could be found, and its other leases.
 pub(crate) struct ControllerLease {
     pub(crate) name: LeaseKey,
-    pub(crate) holder: Result<LeaseHolder, Unavailable>,
+    pub(crate) holder: HolderResult,
     /// The namespaces in which the lease was looked for. Empty if its namespace is known: a flag or
     /// a status names it.
     pub(crate) searched_namespaces: Vec<String>,
-    /// The other leases that statuses name: those of earlier or further instances. At most
-    /// `MAX_LEASES`, plus ones that no status names, and lost ones that only overwritten statuses
+    /// The leases of earlier or further instances. At most `MAX_LEASES` of each kind: those that
+    /// statuses name, those that no status names, and lost ones that only overwritten statuses
     /// name.
     pub(crate) others: Vec<ReadLease>,
     /// The named leases that say nothing about autoscalers of other namespaces than their own, see
-    /// [`ReportedLease::is_local`]. Without that of `--controller-namespace`.
+    /// [`NamedLease::is_local`]. Without that of `--controller-namespace`.
     pub(crate) local: Vec<LeaseKey>,
     /// Whether the debug API of the holder may answer for all of the autoscalers: a flag names the
     /// namespace of the lease, or it is a usual one, or statuses of each namespace name the lease.
@@ -65,8 +79,9 @@ impl ControllerLease {
     /// the flags, else that of `autoscaler`, else the one that `statuses` name in most namespaces,
     /// else one in the usual namespaces.
     ///
-    /// A status that doesn't change keeps its writer. So if no instance holds that lease, a held
-    /// lease replaces it if its name is a usual one, or if statuses of the same namespaces name it.
+    /// If no instance holds that lease, a held lease replaces it, because a status that doesn't
+    /// change keeps its writer. The name of the held lease must be a usual one, or statuses of the
+    /// same namespaces must name it.
     pub(crate) async fn find(
         client: &Client,
         flags: &ControllerArguments,
@@ -96,9 +111,13 @@ impl ControllerLease {
     }
 
     /// Adds leases that no status names: while no status changes, an instance with a new lease
-    /// stores none. Does so only if no instance holds the lease, if kube-controller-manager stored
-    /// a status, or if an instance no longer handles an autoscaler whose status it stored. Adds the
-    /// held leases, and the expired ones whose holders handled autoscalers whose status
+    /// stores none. One of these must apply:
+    ///
+    /// - No instance holds the lease.
+    /// - kube-controller-manager stored a status.
+    /// - An instance no longer handles an autoscaler whose status it stored.
+    ///
+    /// Adds the held leases, and the expired ones whose holders handled autoscalers whose status
     /// kube-controller-manager stored last. Lists only the usual namespaces and that of the lease:
     /// tenants can create leases elsewhere.
     async fn with_unnamed(
@@ -139,12 +158,12 @@ impl ControllerLease {
         autoscaler: Option<SearchedAutoscaler<'_>>,
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
-        let named: &[ReportedLease] = &named_leases(statuses);
+        let named: &[NamedLease] = &named_leases(statuses);
         let first_named = first_named(autoscaler, named);
         let first = LeaseKey::choose(flags, first_named.as_ref());
         let found = if flags.controller_namespace.is_none() && first_named.is_none() {
             let found = Self::search(client, first).await;
-            let keys = in_order(None, named).into_iter().filter(|key| *key != found.name);
+            let keys = ordered_keys(None, named).into_iter().filter(|key| *key != found.name);
             let others = ReadLease::read_all(client, &keys.collect::<Vec<_>>()).await;
             Self { others, ..found }
         } else {
@@ -189,10 +208,10 @@ impl ControllerLease {
         flags: &ControllerArguments,
         first: &LeaseKey,
         autoscaler: Option<SearchedAutoscaler<'_>>,
-        named: &[ReportedLease],
+        named: &[NamedLease],
     ) -> Self {
         let is_fixed = flags_name_lease(flags);
-        let keys = in_order(Some(first), named);
+        let keys = ordered_keys(Some(first), named);
         let mut leases = ReadLease::read_all(client, &keys).await;
         let may_answer =
             |name: &LeaseKey| !is_fixed && may_answer_for(name, first, autoscaler, named);
@@ -226,7 +245,7 @@ impl ControllerLease {
     }
 
     /// The holders of the leases, that of the checked one first.
-    fn holders(&self) -> impl Iterator<Item = &Result<LeaseHolder, Unavailable>> {
+    fn holders(&self) -> impl Iterator<Item = &HolderResult> {
         let others = self.others.iter().map(|lease| &lease.holder);
         iter::once(&self.holder).chain(others)
     }
@@ -239,19 +258,9 @@ impl ControllerLease {
         }
     }
 
-    /// The debug API at the URL of the flags, or else that of the checked lease's holder.
+    /// The debug API at the URL of the flags, or else that of the checked lease's holder, whose pod
+    /// is `leader`. `leader` is only awaited without a URL.
     pub(crate) async fn debug_client(
-        &self,
-        client: &Client,
-        flags: &ControllerArguments,
-        request_timeout: Duration,
-    ) -> Result<DebugClient, Unavailable> {
-        let leader = self.leader_pod(client);
-        self.debug_client_of(client, flags, request_timeout, leader).await
-    }
-
-    /// Like [`Self::debug_client`]. `leader` is only awaited without a URL.
-    async fn debug_client_of(
         &self,
         client: &Client,
         flags: &ControllerArguments,
@@ -278,21 +287,25 @@ impl ControllerLease {
             let unconfirmed = || Unavailable::Unconfirmed(self.name.clone());
             self.may_answer_for_all.then_some(leader).ok_or_else(unconfirmed)
         };
-        let api = self.debug_client_of(client, flags, request_timeout, leader).await?;
+        let api = self.debug_client(client, flags, request_timeout, leader).await?;
         api.instance().await
     }
 
     /// The lead of the controller's clock over the API server's: that of the instance that answers,
-    /// or else that of the holder of the checked lease. Zero for an expired lease, or one that a
-    /// tenant may have created.
-    pub(crate) fn clock_lead(&self, of_instance: Option<SignedDuration>) -> SignedDuration {
-        // A simulated controller can be days behind, but not behind the time at which its lease was
-        // stored.
-        of_instance.filter(|lead| !lead.is_negative()).unwrap_or_else(|| {
-            let holder = self.holder.as_ref().ok().filter(|_| self.may_answer_for_all);
-            let holder = holder.filter(|holder| !holder.is_expired());
-            holder.map(|holder| holder.clock_lead).unwrap_or_default()
-        })
+    /// or else that of the holder of the checked lease. An expired lease, or one that a tenant may
+    /// have created, doesn't count.
+    ///
+    /// A clock counts as behind only if both the instance and the lease show it. A simulated
+    /// controller can be days behind, but its lease doesn't show that. An API server that hangs
+    /// stores the renewal of the lease late, but the instance doesn't show that.
+    pub(crate) fn clock_lead(&self, instance_lead: Option<SignedDuration>) -> SignedDuration {
+        let holder = self.holder.as_ref().ok().filter(|_| self.may_answer_for_all);
+        let holder = holder.filter(|holder| !holder.is_expired());
+        let holder_lead = holder.map(|holder| holder.clock_lead).unwrap_or_default();
+        match instance_lead {
+            Some(lead) if !lead.is_negative() => lead,
+            lead => lead.unwrap_or_default().max(holder_lead),
+        }
     }
 
     /// A clause if the user may not read the checked lease.
@@ -313,7 +326,7 @@ impl ControllerLease {
         let api = AutoscalerApi::Custom;
         let holder = self.holder.as_ref().ok().filter(|holder| !holder.is_expired())?;
         let handles = holder.scope.as_ref()?.apis.contains(&api) && self.may_answer_for_all;
-        let has_statuses = statuses.iter().any(|one| one.key.api == api);
+        let has_statuses = statuses.iter().any(|status| status.key.api == api);
         if !handles || has_statuses || !is_not_served(client, api).await {
             return None;
         }
@@ -342,7 +355,8 @@ impl ControllerLease {
         *name == self.name || self.others.iter().any(|other| other.name == *name)
     }
 
-    /// The leases of both controllers. The statuses of `writers` were read at `now`.
+    /// Combines the leases of hpa-rs with those of kube-controller-manager and with the writers of
+    /// the statuses, which were read at `now`.
     pub(crate) fn with<'a>(
         &'a self,
         built_in: &'a KubeControllerManager,
@@ -373,15 +387,15 @@ impl ReadLease {
 /// Whether kube-controller-manager stored a status last. An hpa-rs that no status names may have
 /// replaced it since.
 fn has_built_in_writer(statuses: &[AutoscalerStatusWriter]) -> bool {
-    statuses.iter().any(|one| one.manager == KUBE_CONTROLLER_MANAGER)
+    statuses.iter().any(|status| status.manager == KUBE_CONTROLLER_MANAGER)
 }
 
 /// Whether the holder published that it handles an autoscaler whose status kube-controller-manager
 /// stored last.
 fn covers_built_in_writes(holder: &LeaseHolder, statuses: &[AutoscalerStatusWriter]) -> bool {
-    let mut built_in = statuses.iter().filter(|one| one.manager == KUBE_CONTROLLER_MANAGER);
+    let mut built_in = statuses.iter().filter(|status| status.manager == KUBE_CONTROLLER_MANAGER);
     holder.scope.as_ref().is_some_and(|scope| {
-        built_in.any(|one| scope.handles(one.key.api, Some(&one.key.namespace)))
+        built_in.any(|status| scope.handles(status.key.api, Some(&status.key.namespace)))
     })
 }
 
@@ -395,14 +409,14 @@ fn flags_name_lease(flags: &ControllerArguments) -> bool {
 /// [`LeaseKey::of_statuses`].
 fn first_named(
     autoscaler: Option<SearchedAutoscaler<'_>>,
-    named: &[ReportedLease],
+    named: &[NamedLease],
 ) -> Option<LeaseKey> {
     let Some(SearchedAutoscaler { namespace, manager }) = autoscaler else {
         return named.first().map(|lease| lease.key.clone());
     };
-    let is_of_namespace = |lease: &&ReportedLease| lease.namespaces.contains(namespace);
-    let of_namespace = || named.iter().find(is_of_namespace).map(|lease| lease.key.clone());
-    manager.and_then(LeaseKey::of_manager).or_else(of_namespace)
+    let is_of_namespace = |lease: &&NamedLease| lease.namespaces.contains(namespace);
+    let first_of_namespace = || named.iter().find(is_of_namespace).map(|lease| lease.key.clone());
+    manager.and_then(LeaseKey::of_manager).or_else(first_of_namespace)
 }
 
 /// Whether the lease may answer instead of `first`: it is a usual one, or statuses of all affected
@@ -412,7 +426,7 @@ fn may_answer_for(
     name: &LeaseKey,
     first: &LeaseKey,
     autoscaler: Option<SearchedAutoscaler<'_>>,
-    named: &[ReportedLease],
+    named: &[NamedLease],
 ) -> bool {
     if name == first || name.is_usual() {
         return true;
@@ -429,23 +443,23 @@ fn may_answer_for(
 /// Whether statuses of each namespace name the lease.
 fn is_named_in_all(
     name: &LeaseKey,
-    named: &[ReportedLease],
+    named: &[NamedLease],
     statuses: &[AutoscalerStatusWriter],
 ) -> bool {
     let namespaces = named.iter().find(|lease| lease.key == *name).map(|lease| &lease.namespaces);
     let is_in =
-        |own: &BTreeSet<String>| statuses.iter().all(|one| own.contains(&*one.key.namespace));
+        |own: &BTreeSet<String>| statuses.iter().all(|status| own.contains(&*status.key.namespace));
     namespaces.is_some_and(is_in)
 }
 
 /// The leases that the field managers of statuses name, see [`LeaseKey::of_statuses`].
-fn named_leases(statuses: &[AutoscalerStatusWriter]) -> Vec<ReportedLease> {
+fn named_leases(statuses: &[AutoscalerStatusWriter]) -> Vec<NamedLease> {
     let statuses = statuses.iter();
-    LeaseKey::of_statuses(statuses.map(|one| (&*one.key.namespace, one.manager.as_str())))
+    LeaseKey::of_statuses(statuses.map(|status| (&*status.key.namespace, status.manager.as_str())))
 }
 
 /// The keys of `first` and then of the others, at most [`MAX_LEASES`].
-fn in_order(first: Option<&LeaseKey>, others: &[ReportedLease]) -> Vec<LeaseKey> {
+fn ordered_keys(first: Option<&LeaseKey>, others: &[NamedLease]) -> Vec<LeaseKey> {
     let others = others.iter().map(|lease| &lease.key).filter(|key| first != Some(*key));
     first.into_iter().chain(others).take(MAX_LEASES).cloned().collect()
 }
@@ -463,13 +477,13 @@ fn preferred_index(leases: &[ReadLease], may_answer: impl Fn(&LeaseKey) -> bool)
 }
 
 /// Whether an instance held a lease when it was read.
-pub(crate) fn is_held(holder: &Result<LeaseHolder, Unavailable>) -> bool {
+pub(crate) fn is_held(holder: &HolderResult) -> bool {
     LeaseState::of(holder) == LeaseState::Held
 }
 
 /// Whether no instance holds a lease: it is missing, has no holder or has expired. One with an
 /// unreadable time counts as expired.
-pub(crate) fn is_lost(holder: &Result<LeaseHolder, Unavailable>) -> bool {
+pub(crate) fn is_lost(holder: &HolderResult) -> bool {
     LeaseState::of(holder) < LeaseState::Unknown
 }
 
@@ -486,7 +500,7 @@ enum LeaseState {
 }
 
 impl LeaseState {
-    fn of(holder: &Result<LeaseHolder, Unavailable>) -> Self {
+    fn of(holder: &HolderResult) -> Self {
         match holder {
             Ok(holder) if !holder.is_expired() => Self::Held,
             Ok(_) | Err(Unavailable::NotHeld { .. }) => Self::Lost,

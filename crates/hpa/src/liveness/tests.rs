@@ -8,8 +8,6 @@ use rstest::rstest;
 
 use super::*;
 
-type Holder = Result<LeaseHolder, Unavailable>;
-
 const OWN: &str = "hpa-controller:a/hpa";
 const SHOP: Option<&str> = Some("shop");
 const CORE: AutoscalerApi = AutoscalerApi::Core;
@@ -31,14 +29,20 @@ const UNREADABLE_TIME: &str = "the time of the last renewal of the lease a/hpa c
 
 /// kube-controller-manager acts, and stored the status.
 const BUILT_IN: ActingController =
-    ActingController::KubeControllerManager { is_built_in_writer: true };
+    ActingController::KubeControllerManager { is_status_of_kube_controller_manager: true };
 /// Unknown. kube-controller-manager stored the status.
-const UNKNOWN: ActingController = ActingController::Unknown { is_built_in_writer: true };
+const UNKNOWN: ActingController =
+    ActingController::Unknown { is_status_of_kube_controller_manager: true };
 /// kube-controller-manager acts again, after hpa-rs stored the status.
 const RETURNED: ActingController =
-    ActingController::KubeControllerManager { is_built_in_writer: false };
+    ActingController::KubeControllerManager { is_status_of_kube_controller_manager: false };
 /// Unknown. hpa-rs stored the status.
-const MAYBE_RETURNED: ActingController = ActingController::Unknown { is_built_in_writer: false };
+const MAYBE_RETURNED: ActingController =
+    ActingController::Unknown { is_status_of_kube_controller_manager: false };
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("a time")
+}
 
 pub(super) fn lease_key() -> LeaseKey {
     LeaseKey { namespace: "a".to_owned(), name: "hpa".to_owned() }
@@ -48,10 +52,10 @@ pub(super) fn lease_key() -> LeaseKey {
 pub(super) fn renewed(second: i64) -> LeaseHolder {
     LeaseHolder {
         lease: lease_key(),
-        read_at: Timestamp::from_second(1000).expect("a time"),
+        requested_at: at(1000),
         identity: "x_1".to_owned(),
         acquired: None,
-        renewed: Timestamp::from_second(second).ok(),
+        renewed: Some(at(second)),
         has_unreadable_time: false,
         clock_lead: SignedDuration::ZERO,
         duration: SignedDuration::from_secs(15),
@@ -78,25 +82,29 @@ fn unreadable() -> LeaseHolder {
     LeaseHolder { renewed: None, has_unreadable_time: true, ..held() }
 }
 
-fn released() -> Holder {
+fn released() -> HolderResult {
     Err(Unavailable::NotHeld { lease: lease_key(), released: None })
 }
 
-fn none() -> Holder {
+fn released_at(second: i64) -> HolderResult {
+    Err(Unavailable::NotHeld { lease: lease_key(), released: Some(at(second)) })
+}
+
+fn missing() -> HolderResult {
     Err(Unavailable::NoLease(lease_key()))
 }
 
-fn unread() -> Holder {
+fn unread() -> HolderResult {
     Err(Unavailable::Unreachable("refused".to_owned()))
 }
 
 /// A kube-controller-manager whose flags can't be read if `enables_hpa` is `None`.
-fn controller_manager(holder: Holder, enables_hpa: Option<bool>) -> KubeControllerManager {
+fn controller_manager(holder: HolderResult, enables_hpa: Option<bool>) -> KubeControllerManager {
     let flags = enables_hpa.map(|enables_hpa| ManagerFlags { pod: String::new(), enables_hpa });
     KubeControllerManager { holder, flags, last_write: None }
 }
 
-fn writer(
+pub(super) fn writer(
     api: AutoscalerApi,
     namespace: &str,
     manager: &str,
@@ -114,12 +122,11 @@ fn writer(
 
 /// A status that hpa-rs stored after kube-controller-manager did so at a second.
 fn overwritten_by_own(second: i64) -> AutoscalerStatusWriter {
-    let at = Timestamp::from_second(second).expect("a time");
-    let write = StatusWrite { manager: KUBE_CONTROLLER_MANAGER.to_owned(), at };
+    let write = StatusWrite { manager: KUBE_CONTROLLER_MANAGER.to_owned(), at: at(second) };
     AutoscalerStatusWriter { overwritten: vec![write], ..writer(CORE, "shop", OWN, None) }
 }
 
-fn lease(holder: Holder) -> ControllerLease {
+fn lease(holder: HolderResult) -> ControllerLease {
     ControllerLease {
         name: lease_key(),
         holder,
@@ -132,20 +139,23 @@ fn lease(holder: Holder) -> ControllerLease {
 
 fn leases<'a>(lease: &'a ControllerLease, built_in: &'a KubeControllerManager) -> Leases<'a> {
     static NO_WRITERS: LazyLock<NamespaceWriters> = LazyLock::new(NamespaceWriters::default);
-    let now = Timestamp::from_second(1000).expect("a time");
+    let now = at(1000);
     Leases { lease, writers: &NO_WRITERS, built_in, now }
 }
 
 #[test]
 fn findings_of_both_apis_about_one_lease_are_one() {
-    let idle = |is_certain, cause: &str| {
-        let cause = cause.to_owned();
-        Idle { is_certain, cause, search: None, successor: None }
+    let idle = |is_certain, built_in: Option<&str>| Idle {
+        is_certain,
+        cause: "no instance holds the lease a/hpa".to_owned(),
+        built_in: built_in.map(str::to_owned),
+        search: None,
+        successor: None,
     };
-    let (core, custom) = (idle(true, SWITCHED_OFF), "no instance holds the lease a/hpa");
-    let groups = group_by_finding([(idle(true, custom), "custom"), (core.clone(), "core")]);
+    let core = idle(true, Some("kube-controller-manager's HPA controller is off"));
+    let groups = group_by_finding([(idle(true, None), "custom"), (core.clone(), "core")]);
     assert_eq!(groups, [(core.clone(), vec!["core", "custom"])]);
-    let groups = group_by_finding([(idle(false, custom), "custom"), (core, "core")]);
+    let groups = group_by_finding([(idle(false, None), "custom"), (core, "core")]);
     assert_eq!(groups.len(), 2, "one of them is uncertain");
 }
 
@@ -153,11 +163,11 @@ fn findings_of_both_apis_about_one_lease_are_one() {
 #[case::crashed(
     OWN,
     Ok(expired()),
-    none(),
+    missing(),
     None,
     "no controller has renewed the lease a/hpa for 45s"
 )]
-#[case::stopped(OWN, released(), none(), None, "no instance holds the lease a/hpa")]
+#[case::stopped(OWN, released(), missing(), None, "no instance holds the lease a/hpa")]
 #[case::both_stopped(
     OWN,
     released(),
@@ -171,16 +181,16 @@ fn findings_of_both_apis_about_one_lease_are_one() {
 #[case::built_in_is_on(OWN, released(), Ok(held()), Some(true), "")]
 #[case::runs(OWN, Ok(held()), Ok(expired()), None, "")]
 #[case::unread(OWN, unread(), Ok(expired()), None, "")]
-#[case::unreadable_time(OWN, Ok(unreadable()), none(), None, UNREADABLE_TIME)]
-#[case::lease_deleted(OWN, none(), Ok(held()), Some(false), DELETED_LEASE)]
-#[case::lease_deleted_and_flags_unread(OWN, none(), Ok(held()), None, DELETED_AND_UNREAD)]
-#[case::no_leases(OWN, none(), none(), None, "")]
-#[case::other_lease_deleted("hpa-controller:b/hpa", none(), Ok(held()), Some(false), "")]
-#[case::other_lease("hpa-controller:b/hpa", released(), none(), None, "")]
-#[case::without_election("hpa-controller", released(), none(), None, "")]
+#[case::unreadable_time(OWN, Ok(unreadable()), missing(), None, UNREADABLE_TIME)]
+#[case::lease_deleted(OWN, missing(), Ok(held()), Some(false), DELETED_LEASE)]
+#[case::lease_deleted_and_flags_unread(OWN, missing(), Ok(held()), None, DELETED_AND_UNREAD)]
+#[case::no_leases(OWN, missing(), missing(), None, "")]
+#[case::other_lease_deleted("hpa-controller:b/hpa", missing(), Ok(held()), Some(false), "")]
+#[case::other_lease("hpa-controller:b/hpa", released(), missing(), None, "")]
+#[case::without_election("hpa-controller", released(), missing(), None, "")]
 #[case::built_in_crashed(
     KUBE_CONTROLLER_MANAGER,
-    none(),
+    missing(),
     Ok(expired()),
     None,
     "no controller has renewed the lease a/hpa for 45s"
@@ -196,8 +206,8 @@ fn findings_of_both_apis_about_one_lease_are_one() {
 )]
 fn no_controller_acts_if_the_leases_are_lost(
     #[case] manager: &str,
-    #[case] holder: Holder,
-    #[case] built_in: Holder,
+    #[case] holder: HolderResult,
+    #[case] built_in: HolderResult,
     #[case] enables_hpa: Option<bool>,
     #[case] expected: &str,
 ) {
@@ -223,7 +233,7 @@ fn autoscaler_without_a_status_is_idle_if_each_instance_handles_others(
     #[case] api: AutoscalerApi,
     #[case] flag: &str,
 ) {
-    let idle = |holder: Holder, enables_hpa| {
+    let idle = |holder: HolderResult, enables_hpa| {
         let built_in = controller_manager(Ok(held()), Some(enables_hpa));
         leases(&lease(holder), &built_in).idle_without_status(api, "shop")
     };
@@ -243,7 +253,7 @@ fn autoscaler_without_a_status_is_idle_if_each_instance_handles_others(
         api == AutoscalerApi::Custom,
         "kube-controller-manager handles the others"
     );
-    for holder in [Ok(held()), Ok(LeaseHolder { scope: None, ..held() }), unread(), none()] {
+    for holder in [Ok(held()), Ok(LeaseHolder { scope: None, ..held() }), unread(), missing()] {
         assert_eq!(idle(holder, false), None);
     }
 }
@@ -271,16 +281,15 @@ fn lost_lease_and_no_flag_is_the_cause_for_an_autoscaler_without_a_status() {
 #[case::other_namespace("blog", 900, "no instance holds the lease a/hpa")]
 fn later_lease_of_the_namespace_is_the_cause(
     #[case] namespace: &str,
-    #[case] released_at: i64,
+    #[case] lost_at: i64,
     #[case] expected: &str,
 ) {
-    let released = Timestamp::from_second(released_at).ok();
-    let mut lease = lease(Err(Unavailable::NotHeld { lease: lease_key(), released }));
+    let mut lease = lease(released_at(lost_at));
     let later = LeaseKey { name: "shop".to_owned(), ..lease_key() };
     let scope = Some(scope(AutoscalerApi::ALL.to_vec(), &["shop"]));
     let holder = Ok(LeaseHolder { lease: later.clone(), scope, ..expired() });
     lease.others.push(ReadLease { name: later, holder });
-    let built_in = controller_manager(none(), None);
+    let built_in = controller_manager(missing(), None);
     for api in AutoscalerApi::ALL {
         let idle = leases(&lease, &built_in).idle(api, namespace, OWN).expect("a finding");
         assert_eq!(idle.reason(), expected);
@@ -288,11 +297,11 @@ fn later_lease_of_the_namespace_is_the_cause(
 }
 
 #[rstest]
-#[case::missing(none(), "no lease hpa was found in kube-system or autoscaling")]
+#[case::missing(missing(), "no lease hpa was found in kube-system or autoscaling")]
 #[case::released(released(), "no instance holds the lease a/hpa")]
 #[case::expired(Ok(expired()), "no controller has renewed the lease a/hpa for 45s")]
 fn guessed_lease_never_shows_for_certain_that_no_controller_acts(
-    #[case] holder: Holder,
+    #[case] holder: HolderResult,
     #[case] search: &str,
 ) {
     let built_in = controller_manager(Ok(held()), Some(false));
@@ -310,16 +319,16 @@ fn guessed_lease_never_shows_for_certain_that_no_controller_acts(
 
 #[rstest]
 #[case::replaced(Ok(held()), Some(false), false, ActingController::HpaRs)]
-#[case::answers(none(), Some(false), true, ActingController::HpaRs)]
+#[case::answers(missing(), Some(false), true, ActingController::HpaRs)]
 #[case::beside(Ok(held()), Some(true), false, MAYBE_RETURNED)]
-#[case::flags_unread(none(), None, true, UNKNOWN)]
+#[case::flags_unread(missing(), None, true, UNKNOWN)]
 #[case::lease_unread(unread(), None, false, UNKNOWN)]
 #[case::unreadable_time(Ok(unreadable()), None, false, UNKNOWN)]
-#[case::switched_off(none(), Some(false), false, UNKNOWN)]
+#[case::switched_off(missing(), Some(false), false, UNKNOWN)]
 #[case::expired(Ok(expired()), None, false, BUILT_IN)]
-#[case::alone(none(), Some(true), false, BUILT_IN)]
+#[case::alone(missing(), Some(true), false, BUILT_IN)]
 fn successor_of_the_built_in_controller_is_known_if_only_one_may_run(
-    #[case] holder: Holder,
+    #[case] holder: HolderResult,
     #[case] enables_hpa: Option<bool>,
     #[case] hpa_rs_answers: bool,
     #[case] expected: ActingController,
@@ -334,19 +343,19 @@ fn successor_of_the_built_in_controller_is_known_if_only_one_may_run(
 #[rstest]
 #[case::released(released(), Ok(held()), Some(true), RETURNED)]
 #[case::expired(Ok(expired()), Ok(held()), Some(true), RETURNED)]
-#[case::missing(none(), Ok(held()), Some(true), RETURNED)]
+#[case::missing(missing(), Ok(held()), Some(true), RETURNED)]
 #[case::flags_unread(released(), Ok(held()), None, MAYBE_RETURNED)]
 #[case::built_in_unread(released(), unread(), None, MAYBE_RETURNED)]
 #[case::unreadable_time(Ok(unreadable()), Ok(held()), Some(true), MAYBE_RETURNED)]
 #[case::switched_off(released(), Ok(held()), Some(false), ActingController::HpaRs)]
 #[case::built_in_stopped(released(), Ok(expired()), Some(true), ActingController::HpaRs)]
-#[case::without_built_in(released(), none(), None, ActingController::HpaRs)]
+#[case::without_built_in(released(), missing(), None, ActingController::HpaRs)]
 #[case::both_run(Ok(held()), Ok(held()), Some(true), MAYBE_RETURNED)]
 #[case::runs(Ok(held()), Ok(held()), Some(false), ActingController::HpaRs)]
 #[case::unread(unread(), Ok(held()), Some(true), MAYBE_RETURNED)]
 fn built_in_controller_that_runs_succeeds_an_hpa_rs_without_its_lease(
-    #[case] holder: Holder,
-    #[case] built_in: Holder,
+    #[case] holder: HolderResult,
+    #[case] built_in: HolderResult,
     #[case] enables_hpa: Option<bool>,
     #[case] expected: ActingController,
 ) {
@@ -377,7 +386,7 @@ fn recent_write_shows_that_the_built_in_controller_has_replaced_hpa_rs(
     #[case] second: i64,
     #[case] expected: ActingController,
 ) {
-    let last_write = Timestamp::from_second(second).ok();
+    let last_write = Some(at(second));
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
     let lease = lease(released());
     let write = writer(CORE, "shop", KUBE_CONTROLLER_MANAGER, last_write);
@@ -413,7 +422,7 @@ fn built_in_controller_that_has_just_started_may_act_beside_hpa_rs(
     #[case] second: i64,
     #[case] may_act: bool,
 ) {
-    let [acquired, last_write] = [second - 37, second].map(|at| Timestamp::from_second(at).ok());
+    let [acquired, last_write] = [second - 37, second].map(|second| Some(at(second)));
     let holder = Ok(LeaseHolder { acquired, ..held() });
     let built_in = KubeControllerManager { holder, flags: None, last_write };
     let lease = lease(Ok(held()));
@@ -430,13 +439,13 @@ fn built_in_controller_that_has_just_started_may_act_beside_hpa_rs(
 #[rstest]
 #[case::released(released(), Some("no instance holds the lease a/hpa"))]
 #[case::expired(Ok(expired()), Some("no controller has renewed the lease a/hpa for 45s"))]
-#[case::missing(none(), Some("no lease hpa was found in a"))]
+#[case::missing(missing(), Some("no lease hpa was found in a"))]
 #[case::held(Ok(held()), None)]
 fn lease_that_its_manager_lost_is_described(
-    #[case] holder: Holder,
+    #[case] holder: HolderResult,
     #[case] expected: Option<&str>,
 ) {
-    let built_in = controller_manager(none(), None);
+    let built_in = controller_manager(missing(), None);
     let lease = lease(holder);
     let leases = leases(&lease, &built_in);
     assert_eq!(leases.describe_lost(OWN).as_deref(), expected);
@@ -450,7 +459,7 @@ fn built_in_controller_that_holds_its_lease_and_writes_handles_autoscalers(
     #[case] second: i64,
     #[case] handles: bool,
 ) {
-    let last_write = Timestamp::from_second(second).ok();
+    let last_write = Some(at(second));
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
     let lease = lease(released());
     for (namespace, counts) in [("shop", true), ("of-a-tenant", false)] {
@@ -471,10 +480,10 @@ fn status_that_an_earlier_holder_may_have_stored_says_nothing_about_the_holder(
     #[case] acquired: i64,
     #[case] expected: Option<bool>,
 ) {
-    let holder = LeaseHolder { acquired: Timestamp::from_second(acquired).ok(), ..held() };
-    let last_write = Timestamp::from_second(960).ok();
+    let holder = LeaseHolder { acquired: Some(at(acquired)), ..held() };
+    let last_write = Some(at(960));
     let built_in = KubeControllerManager { holder: Ok(holder), flags: None, last_write };
-    let now = Timestamp::from_second(1000).expect("a time");
+    let now = at(1000);
     assert_eq!(built_in.is_hpa_controller_on(now), expected);
     let write = last_write.filter(|_| expected.is_some());
     let clause = built_in.describe_hpa_controller(write, true, now);
@@ -486,14 +495,10 @@ fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
     let built_in = controller_manager(Ok(held()), Some(true));
     let idle = leases(&lease(released()), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
     assert!(idle.is_some_and(|idle| idle.is_certain));
-    let idle = leases(&lease(none()), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
+    let idle = leases(&lease(missing()), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
     let maybe = "Maybe no controller acts on it: the lease that hpa-rs' status names, a/hpa, does \
                  not exist";
     assert_eq!(idle.map(|idle| idle.sentence("it")).as_deref(), Some(maybe));
-}
-
-fn released_at(second: i64) -> Holder {
-    Err(Unavailable::NotHeld { lease: lease_key(), released: Timestamp::from_second(second).ok() })
 }
 
 #[rstest]
@@ -503,18 +508,18 @@ fn released_at(second: i64) -> Holder {
 #[case::write_after_the_release(OWN, released_at(934), Some(995), false)]
 #[case::write_before_the_expiry(OWN, Ok(renewed(980)), Some(990), true)]
 #[case::write_after_the_expiry(OWN, Ok(renewed(900)), Some(990), false)]
-#[case::lease_deleted(OWN, none(), Some(995), true)]
+#[case::lease_deleted(OWN, missing(), Some(995), true)]
 #[case::own_runs(OWN, Ok(held()), Some(900), false)]
 #[case::built_in_runs(KUBE_CONTROLLER_MANAGER, released(), Some(900), false)]
 #[case::unknown("k3s", released(), Some(900), false)]
 fn controller_that_lost_its_lease_no_longer_writes(
     #[case] manager: &str,
-    #[case] holder: Holder,
+    #[case] holder: HolderResult,
     #[case] newest: Option<i64>,
     #[case] expected: bool,
 ) {
     let built_in = controller_manager(Ok(held()), None);
-    let newest = newest.and_then(|second| Timestamp::from_second(second).ok());
+    let newest = newest.map(at);
     let lease = lease(holder);
     assert_eq!(leases(&lease, &built_in).no_longer_writes(manager, newest), expected);
 }
@@ -536,7 +541,7 @@ fn other_lease_key() -> LeaseKey {
     LeaseKey { namespace: "b".to_owned(), ..lease_key() }
 }
 
-fn other(holder: Holder) -> Vec<ReadLease> {
+fn other(holder: HolderResult) -> Vec<ReadLease> {
     vec![ReadLease { name: other_lease_key(), holder }]
 }
 
@@ -545,14 +550,14 @@ fn other(holder: Holder) -> Vec<ReadLease> {
 #[case::held(released(), Ok(held()), &[("other", OTHER)], Some(DOUBT))]
 #[case::unread(released(), unread(), &[("shop", OTHER)], Some(DOUBT))]
 #[case::held_and_writes_here(released(), Ok(held()), &[("shop", OTHER)], None)]
-#[case::deleted_and_other_writes_here(none(), Ok(held()), &[("shop", OTHER)], None)]
+#[case::deleted_and_other_writes_here(missing(), Ok(held()), &[("shop", OTHER)], None)]
 #[case::lost(released(), released(), &[("shop", OTHER)], Some(""))]
-#[case::missing(released(), none(), &[("shop", OTHER)], Some(""))]
-#[case::without_election(released(), none(), &[("shop", "hpa-controller")], Some(NO_ELECTION))]
-#[case::forged_elsewhere(released(), none(), &[("other", "hpa-controller")], Some(""))]
+#[case::missing(released(), missing(), &[("shop", OTHER)], Some(""))]
+#[case::without_election(released(), missing(), &[("shop", "hpa-controller")], Some(NO_ELECTION))]
+#[case::forged_elsewhere(released(), missing(), &[("other", "hpa-controller")], Some(""))]
 fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_hpa_rs_may_act(
-    #[case] holder: Holder,
-    #[case] other_holder: Holder,
+    #[case] holder: HolderResult,
+    #[case] other_holder: HolderResult,
     #[case] writers: &[(&str, &str)],
     #[case] doubt: Option<&str>,
 ) {
@@ -576,7 +581,7 @@ fn instance_without_leader_election_may_act_after_the_built_in_controller() {
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).expect("a finding");
     assert!(!idle.is_certain && idle.reason().contains("without leader election"), "{idle:?}");
-    let at = Timestamp::from_second(990).ok();
+    let at = Some(at(990));
     let writers = NamespaceWriters::new(&[writer(CORE, "shop", "hpa-controller", at)]);
     let leases = Leases { writers: &writers, ..leases };
     let is_idle = |manager: &str| leases.idle(CORE, "shop", manager).is_some();
@@ -584,7 +589,7 @@ fn instance_without_leader_election_may_act_after_the_built_in_controller() {
 }
 
 #[test]
-fn instance_for_other_namespaces_is_no_doubt_that_a_lost_lease_leaves_autoscalers_idle() {
+fn idle_finding_stays_certain_beside_an_instance_for_other_namespaces() {
     let built_in = controller_manager(Ok(expired()), None);
     let scope = Some(scope(vec![CORE], &["blog"]));
     let others = other(Ok(LeaseHolder { scope, ..held() }));
@@ -600,7 +605,7 @@ fn instance_for_other_namespaces_is_no_doubt_that_a_lost_lease_leaves_autoscaler
 /// The lease that most statuses name is held, but not that of the autoscaler.
 #[test]
 fn each_autoscaler_is_judged_by_the_lease_that_its_status_names() {
-    let built_in = controller_manager(none(), None);
+    let built_in = controller_manager(missing(), None);
     let others = other(Err(Unavailable::NotHeld { lease: other_lease_key(), released: None }));
     let lease = ControllerLease { others, ..lease(Ok(held())) };
     let leases = leases(&lease, &built_in);
@@ -618,7 +623,7 @@ fn each_autoscaler_is_judged_by_the_lease_that_its_status_names() {
 #[case::held(Ok(held()), MAYBE_RETURNED)]
 #[case::unread(unread(), MAYBE_RETURNED)]
 fn another_hpa_rs_may_act_beside_the_built_in_controller(
-    #[case] other_holder: Holder,
+    #[case] other_holder: HolderResult,
     #[case] expected: ActingController,
 ) {
     let built_in = controller_manager(Ok(held()), Some(true));
@@ -632,12 +637,12 @@ fn another_hpa_rs_may_act_beside_the_built_in_controller(
 #[case::own_namespaces("blog", CORE, false)]
 #[case::same_namespace("shop", CORE, true)]
 #[case::other_api("shop", AutoscalerApi::Custom, false)]
-fn instances_of_different_namespaces_share_none(
+fn instances_share_a_namespace_if_both_stored_statuses_there(
     #[case] namespace: &str,
     #[case] api: AutoscalerApi,
     #[case] expected: bool,
 ) {
-    let built_in = controller_manager(none(), None);
+    let built_in = controller_manager(missing(), None);
     let both_run = ControllerLease { others: other(Ok(held())), ..lease(Ok(held())) };
     let other_writer = writer(api, namespace, OTHER, None);
     let writers = NamespaceWriters::new(&[writer(CORE, "shop", OWN, None), other_writer]);
@@ -658,14 +663,12 @@ fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
     };
     let held_by_tenant = of_tenant(Ok(held()));
     let leases = leases(&held_by_tenant, &built_in);
-    let certain = Some(Idle {
-        is_certain: true,
-        cause: SWITCHED_OFF.to_owned(),
-        search: None,
-        successor: None,
-    });
-    assert_eq!(leases.idle(CORE, "shop", OWN), certain);
-    assert_eq!(leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER), certain);
+    let found = |leases: &Leases<'_>, manager: &str| {
+        leases.idle(CORE, "shop", manager).map(|idle| (idle.is_certain, idle.reason()))
+    };
+    let certain = Some((true, SWITCHED_OFF.to_owned()));
+    assert_eq!(found(&leases, OWN), certain);
+    assert_eq!(found(&leases, KUBE_CONTROLLER_MANAGER), certain);
     assert_eq!(leases.idle(CORE, "b", KUBE_CONTROLLER_MANAGER), None);
     assert_eq!(leases.idle(CORE, "b", OTHER), None, "it is the lease of its own autoscalers");
     let acting =
@@ -675,7 +678,7 @@ fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
     assert!(leases.is_local(OTHER) && !leases.is_local(OWN));
 
     let unreadable = of_tenant(Ok(unreadable()));
-    assert_eq!(Leases { lease: &unreadable, ..leases }.idle(CORE, "shop", OWN), certain);
+    assert_eq!(found(&Leases { lease: &unreadable, ..leases }, OWN), certain);
 }
 
 /// A release for some namespaces. kube-controller-manager, whose HPA controller is off, stored the
@@ -700,7 +703,7 @@ fn held_lease_counts_only_for_the_namespaces_of_its_instance(
     #[case] acts: bool,
 ) {
     let built_in = controller_manager(Ok(held()), Some(false));
-    let acquired = acquired.and_then(|second| Timestamp::from_second(second).ok());
+    let acquired = acquired.map(at);
     let published = namespaces.map(|namespaces| {
         let namespaces = namespaces.split(',').filter(|namespace| !namespace.is_empty());
         scope(vec![api], &namespaces.collect::<Vec<_>>())
@@ -716,7 +719,8 @@ fn held_lease_counts_only_for_the_namespaces_of_its_instance(
     let (start, clause) = match namespaces {
         Some(_) => (
             "No controller with a known lease",
-            "an instance with the lease a/hpa handles only other autoscalers (annotation of the lease)",
+            "an instance with the lease a/hpa handles only other autoscalers (annotation of the \
+             lease)",
         ),
         None => (
             "Maybe no controller",
@@ -749,7 +753,7 @@ fn expired_lease_that_names_the_namespace_leaves_its_autoscalers_idle(
     #[case] built_in_at: i64,
     #[case] is_idle: bool,
 ) {
-    let at = Timestamp::from_second(built_in_at).ok();
+    let at = Some(at(built_in_at));
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: at };
     let published = Some(scope(vec![CORE], namespaces));
     let expired = LeaseHolder { lease: other_lease_key(), scope: published, ..renewed(800) };
@@ -760,8 +764,8 @@ fn expired_lease_that_names_the_namespace_leaves_its_autoscalers_idle(
     let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).map(|idle| idle.sentence("it"));
     let maybe = "Maybe no controller acts on it: no controller has renewed the lease b/hpa for 3m, \
                  and whether kube-controller-manager handles autoscalers is unknown: its flags \
-                 can't be read, and an instance with the lease a/hpa handles only other autoscalers \
-                 (annotation of the lease)";
+                 can't be read, and an instance with the lease a/hpa handles only other \
+                 autoscalers (annotation of the lease)";
     assert_eq!(idle.as_deref(), is_idle.then_some(maybe));
 }
 
@@ -832,8 +836,8 @@ fn built_in_controller_is_alone_beside_the_lease_of_a_tenant() {
 }
 
 #[test]
-fn write_that_is_ahead_is_just_now() {
-    let now = Timestamp::from_second(1000).expect("a time");
+fn age_of_a_future_write_is_just_now() {
+    let now = at(1000);
     let age = |seconds| describe_age(now - SignedDuration::from_secs(seconds), now);
     let ages = [-30, 0, 9, 7200].map(age);
     assert_eq!(ages, ["just now", "just now", "9s ago", "2h ago"]);
@@ -875,22 +879,22 @@ fn controllers_that_both_act_are_a_conflict(
 
 /// A kube-controller-manager with `--leader-elect=false` has no lease.
 #[rstest]
-#[case::wrote(CORE, none(), 995, true)]
-#[case::wrote_long_ago(CORE, none(), 900, false)]
-#[case::wrote_before_this_one_took_over(CORE, none(), 985, false)]
-#[case::lease_can_not_be_read(CORE, unread(), 995, false)]
-#[case::custom_api(AutoscalerApi::Custom, none(), 995, false)]
+#[case::wrote(CORE, missing(), 800, 995, true)]
+#[case::wrote_long_ago(CORE, missing(), 800, 900, false)]
+#[case::may_have_written_before_hpa_rs_took_over(CORE, missing(), 980, 985, false)]
+#[case::lease_can_not_be_read(CORE, unread(), 800, 995, false)]
+#[case::custom_api(AutoscalerApi::Custom, missing(), 800, 995, false)]
 fn built_in_controller_without_a_lease_is_in_a_conflict_if_it_writes(
     #[case] api: AutoscalerApi,
-    #[case] holder: Holder,
+    #[case] holder: HolderResult,
+    #[case] acquired: i64,
     #[case] wrote: i64,
     #[case] is_conflict: bool,
 ) {
     let built_in = controller_manager(holder, None);
-    let acquired = Timestamp::from_second(if wrote == 985 { 980 } else { 800 }).ok();
-    let scope = Some(scope(AutoscalerApi::ALL.to_vec(), &[]));
-    let lease = lease(Ok(LeaseHolder { acquired, scope, ..held() }));
-    let at = Timestamp::from_second(wrote).expect("a time");
+    let acquired = Some(at(acquired));
+    let lease = lease(Ok(LeaseHolder { acquired, ..held() }));
+    let at = at(wrote);
     let overwritten = vec![StatusWrite { manager: KUBE_CONTROLLER_MANAGER.to_owned(), at }];
     // The result is the same whichever of the two wrote last.
     let own = AutoscalerStatusWriter { overwritten, ..writer(api, "shop", OWN, None) };
@@ -923,10 +927,8 @@ fn instances_that_both_handle_an_autoscaler_are_a_conflict(
     let others =
         vec![ReadLease { name: name.clone(), holder: Ok(LeaseHolder { scope, ..held() }) }];
     let lease = ControllerLease { others, ..lease(Ok(held())) };
-    let write = |second| StatusWrite {
-        manager: name.manager().as_str().to_owned(),
-        at: Timestamp::from_second(second).expect("a time"),
-    };
+    let write =
+        |second| StatusWrite { manager: name.manager().as_str().to_owned(), at: at(second) };
     let overwritten = wrote.map(write).into_iter().collect();
     let status = AutoscalerStatusWriter { overwritten, ..writer(CORE, "shop", OWN, None) };
     let conflicts = leases(&lease, &built_in).conflicts(&[status]);
@@ -957,7 +959,7 @@ fn forged_conflicts_are_bounded_and_follow_those_of_more_autoscalers() {
     let built_in = controller_manager(Ok(held()), Some(false));
     let lease = lease(Ok(held()));
     let status = |namespace: &str, name: String, manager: String| {
-        let write = StatusWrite { manager, at: Timestamp::from_second(990).expect("a time") };
+        let write = StatusWrite { manager, at: at(990) };
         let key = HpaKey::new(namespace, name.as_str());
         let own = writer(CORE, namespace, OWN, None);
         AutoscalerStatusWriter { key, overwritten: vec![write], ..own }
@@ -974,8 +976,8 @@ fn forged_conflicts_are_bounded_and_follow_those_of_more_autoscalers() {
 /// Only one of three namespaces has a status of kube-controller-manager.
 #[test]
 fn old_status_counts_only_where_no_other_tenant_can_forge_it() {
-    let holder = Ok(LeaseHolder { acquired: Timestamp::from_second(100).ok(), ..held() });
-    let last_write = Timestamp::from_second(500).ok();
+    let holder = Ok(LeaseHolder { acquired: Some(at(100)), ..held() });
+    let last_write = Some(at(500));
     let built_in = KubeControllerManager { holder, flags: None, last_write };
     let lease = lease(Ok(held()));
     let [a, b] = ["a", "b"].map(|namespace| writer(CORE, namespace, OWN, None));
@@ -1015,7 +1017,7 @@ fn built_in_controller_without_a_lease_may_act(
     #[case] expected: Option<&str>,
 ) {
     let left = controller_manager(Ok(renewed(700)), None);
-    let missing = controller_manager(none(), None);
+    let missing = controller_manager(missing(), None);
     let lease = lease(released());
     let writers = NamespaceWriters::new(&[overwritten_by_own(written)]);
     let leases = Leases { writers: &writers, ..leases(&lease, &left) };
@@ -1069,10 +1071,10 @@ fn controllers_without_a_lease_both_act_on_all_autoscalers_of_a_namespace(
     #[case] both_act: bool,
 ) {
     let built_in = controller_manager(Ok(renewed(700)), None);
-    let lease = lease(none());
+    let lease = lease(missing());
     let own = FieldManager::default();
     let status = |namespace: &str, name: &str, manager: &str, second| {
-        let at = Timestamp::from_second(second).ok();
+        let at = Some(at(second));
         let key = HpaKey::new(namespace, name);
         AutoscalerStatusWriter { key, ..writer(CORE, namespace, manager, at) }
     };
@@ -1104,10 +1106,9 @@ fn recent_status_of_a_new_holder_shows_that_both_may_act(
     #[case] acquired: i64,
     #[case] may_act: bool,
 ) {
-    let at = |second| Timestamp::from_second(second).ok();
-    let holder = Ok(LeaseHolder { acquired: at(970), ..held() });
-    let built_in = KubeControllerManager { holder, flags: None, last_write: at(990) };
-    let lease = lease(Ok(LeaseHolder { acquired: at(acquired), ..held() }));
+    let holder = Ok(LeaseHolder { acquired: Some(at(970)), ..held() });
+    let built_in = KubeControllerManager { holder, flags: None, last_write: Some(at(990)) };
+    let lease = lease(Ok(LeaseHolder { acquired: Some(at(acquired)), ..held() }));
     let status = overwritten_by_own(990);
     let writers = NamespaceWriters::new(slice::from_ref(&status));
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
@@ -1126,13 +1127,13 @@ fn built_in_controller_may_have_been_switched_off_since_its_last_status(
     #[case] acquired: i64,
     #[case] is_idle: bool,
 ) {
-    let [acquired, written] = [acquired, 800].map(|second| Timestamp::from_second(second).ok());
+    let [acquired, written] = [acquired, 800].map(|second| Some(at(second)));
     let holder = Ok(LeaseHolder { acquired, ..held() });
     let built_in = KubeControllerManager { holder, flags: None, last_write: written };
     let write = writer(CORE, "shop", KUBE_CONTROLLER_MANAGER, written);
     let writers = NamespaceWriters::new(&[write]);
     let scope = Some(scope(vec![CORE], &["blog"]));
-    for (holder, is_known) in [(Ok(LeaseHolder { scope, ..held() }), true), (none(), false)] {
+    for (holder, is_known) in [(Ok(LeaseHolder { scope, ..held() }), true), (missing(), false)] {
         let lease = lease(holder);
         let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
         let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER);

@@ -21,8 +21,8 @@ pub(crate) struct NamespaceWriters {
     /// The time of each field manager's newest status in each namespace. Includes statuses that
     /// another controller has overwritten: if both act, they overwrite each other's statuses.
     newest_writes: HashMap<String, WriteTimes>,
-    /// The latest time since which each field manager has stored a status in more than half of the
-    /// namespaces. Without those that have stored one in fewer.
+    /// For each field manager, the latest time since which it has stored a status in more than half
+    /// of the namespaces. Without field managers that have stored one in fewer.
     newest_in_most: WriteTimes,
 }
 
@@ -68,29 +68,22 @@ impl NamespaceWriters {
         Self { by_namespace, in_most, newest_writes, newest_in_most }
     }
 
-    /// Whether a field manager that fulfills the condition stored a status of the API in the
-    /// namespace.
-    pub(super) fn any_in(
-        &self,
-        api: AutoscalerApi,
-        namespace: &str,
-        condition: impl Fn(&str) -> bool,
-    ) -> bool {
-        let mut writers = self.by_namespace.get(namespace).into_iter().flatten();
-        writers.any(|(other_api, manager)| *other_api == api && condition(manager))
+    /// Whether a field manager stored a status of the API in the namespace.
+    pub(super) fn has_writer(&self, api: AutoscalerApi, namespace: &str, manager: &str) -> bool {
+        let writers = self.by_namespace.get(namespace);
+        writers.is_some_and(|writers| writers.contains(&(api, manager.to_owned())))
     }
 
     /// Whether a field manager stored a status in the namespace or in most namespaces. For the
     /// autoscalers of several namespaces, `namespace` is `None`.
     pub(crate) fn may_act_in(&self, namespace: Option<&str>, manager: &str) -> bool {
-        let is_in =
-            |api| namespace.is_some_and(|one| self.any_in(api, one, |name| name == manager));
+        let is_in = |api| namespace.is_some_and(|one| self.has_writer(api, one, manager));
         self.in_most.contains(manager) || AutoscalerApi::ALL.into_iter().any(is_in)
     }
 
     /// The time of the newest status of the API that a field manager stored in the namespace, or in
-    /// most namespaces if that is later. Unlike kube-controller-manager, hpa-rs may handle only
-    /// some namespaces, so it must have stored one in the namespace.
+    /// most namespaces if that is later. hpa-rs may handle only some namespaces, so its statuses in
+    /// others count only if it stored one in the namespace.
     pub(super) fn last_write(
         &self,
         api: AutoscalerApi,
@@ -191,6 +184,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::liveness::tests::writer;
 
     #[test]
     fn status_of_the_future_names_no_lease() {
@@ -214,16 +208,8 @@ mod tests {
     /// The tenant of `b` forges the field manager `x` in one of three namespaces.
     #[test]
     fn writer_counts_in_its_namespaces_or_if_it_wrote_in_most() {
-        let statuses = [("a", "y"), ("b", "x"), ("c", "y")].map(|(namespace, manager)| {
-            let (key, manager) = (HpaKey::new(namespace, "web"), manager.to_owned());
-            AutoscalerStatusWriter {
-                key,
-                manager,
-                at: None,
-                overwritten: Vec::new(),
-                dry_run: false,
-            }
-        });
+        let statuses = [("a", "y"), ("b", "x"), ("c", "y")]
+            .map(|(namespace, manager)| writer(AutoscalerApi::Core, namespace, manager, None));
         let forged = NamespaceWriters::new(&statuses);
         assert!(forged.may_act_in(Some("b"), "x") && forged.may_act_in(None, "y"));
         assert!(!forged.may_act_in(Some("a"), "x") && !forged.may_act_in(None, "x"));
@@ -241,11 +227,11 @@ mod tests {
             ("d", "x", at(9), None),
         ];
         let statuses = statuses.map(|(namespace, manager, at, built_in_at)| {
-            let (key, manager) = (HpaKey::new(namespace, "web"), manager.to_owned());
             let built_in = KUBE_CONTROLLER_MANAGER.to_owned();
             let overwritten = built_in_at.map(|at| StatusWrite { manager: built_in, at });
             let overwritten = overwritten.into_iter().collect();
-            AutoscalerStatusWriter { key, manager, at, overwritten, dry_run: false }
+            let writer = writer(AutoscalerApi::Core, namespace, manager, at);
+            AutoscalerStatusWriter { overwritten, ..writer }
         });
         let writers = NamespaceWriters::new(&statuses);
         let last = |namespace| writers.last_built_in_write(namespace);

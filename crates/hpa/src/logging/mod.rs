@@ -80,17 +80,14 @@ mod tests {
         }
     }
 
-    fn log_reconcile(log_format: LogFormat) -> String {
-        log_of("info", log_format, reconcile)
-    }
-
     fn log_of(level: &str, log_format: LogFormat, work: impl FnOnce()) -> String {
         let buffer = LogBuffer::default();
         let arguments = LogArguments { log_level: level.into(), log_format };
         let writer = buffer.clone();
         let subscriber = subscriber(&arguments, move || writer.clone(), false).expect("a filter");
         tracing::subscriber::with_default(subscriber, work);
-        buffer.text()
+        let bytes = buffer.0.lock().expect("no panic").clone();
+        String::from_utf8(bytes).expect("text")
     }
 
     /// Logs from within a reconcile.
@@ -100,23 +97,17 @@ mod tests {
         tracing::trace!("below the log level");
     }
 
-    impl LogBuffer {
-        fn text(&self) -> String {
-            String::from_utf8(self.0.lock().expect("no panic").clone()).expect("text")
-        }
-    }
-
     #[test]
     fn json_line_has_the_autoscaler_as_a_field() {
-        let line: serde_json::Value =
-            serde_json::from_str(&log_reconcile(LogFormat::Json)).expect("one line");
+        let line = log_of("info", LogFormat::Json, reconcile);
+        let line: serde_json::Value = serde_json::from_str(&line).expect("one line");
         assert_eq!(line["span"]["hpa"], "shop/web");
         assert_eq!((&line["desired"], &line["message"]), (&4.into(), &"scaled".into()));
     }
 
     #[test]
     fn text_line_names_the_autoscaler() {
-        let line = log_reconcile(LogFormat::Text);
+        let line = log_of("info", LogFormat::Text, reconcile);
         assert!(line.ends_with("INFO reconcile{hpa=shop/web}: scaled desired=4\n"), "{line}");
     }
 

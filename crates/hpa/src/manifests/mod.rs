@@ -69,9 +69,8 @@ impl Manifest {
 
     /// The keys of the object that occur twice, with their paths in the object.
     pub(crate) fn duplicates(&self) -> impl Iterator<Item = DuplicateKey> {
-        let prefix = self.path_in_document("");
         self.fields.duplicates.iter().filter_map(move |duplicate| {
-            let field = duplicate.field.strip_prefix(&prefix)?;
+            let field = duplicate.field.strip_prefix(&self.path)?;
             let field = field.strip_prefix('.').unwrap_or(field).to_owned();
             Some(DuplicateKey { field, ..duplicate.clone() })
         })
@@ -240,18 +239,18 @@ impl Input {
             Ok(documents) => documents,
             Err(error) => return self.add_problem(&file, &error),
         };
-        let mut templates = 0;
+        let mut is_template_reported = false;
         for document in documents {
             let (line, document) = document.text();
             let parsed = yaml::parse(&document, line);
-            let is_template = match &parsed {
+            let has_template = match &parsed {
                 Ok((object, _)) => has_template_action(object),
                 Err(_) => is_template(&document),
             };
-            if is_template {
+            if has_template {
                 // One problem for all templates of a file.
-                templates += 1;
-                if templates == 1 {
+                if !is_template_reported {
+                    is_template_reported = true;
                     let (place, message) = (format!("{file}:{line}"), template_message(Some(path)));
                     self.problems.push(Problem { place, message });
                 }

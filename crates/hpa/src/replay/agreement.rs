@@ -34,7 +34,7 @@ pub(super) struct Agreement {
     pub(super) within_one: f64,
     /// The mean of the absolute difference, in replicas.
     pub(super) mean_absolute_difference: f64,
-    /// The mean of the signed difference: rebuilt minus recorded replicas.
+    /// The mean of the rebuilt minus the recorded replicas.
     pub(super) mean_difference: f64,
     /// The mean of the recorded replicas.
     pub(super) mean_replicas: f64,
@@ -81,11 +81,10 @@ impl Agreement {
             }
             differences.extend(recorded.map(|recorded| replicas - recorded.round()));
         }
-        let share = |limit: f64| {
-            let count = differences.iter().filter(|one| one.abs() <= limit + 0.5).count();
-            count as f64 / differences.len().max(1) as f64
-        };
         let count = differences.len().max(1) as f64;
+        // Rebuilt and recorded replicas are whole numbers, so the differences are exact.
+        let share =
+            |limit: f64| differences.iter().filter(|one| one.abs() <= limit).count() as f64 / count;
         let recorded_values: Vec<f64> = recorded.values().map(f64::round).collect();
         let changes = recorded_values
             .windows(2)
@@ -174,17 +173,16 @@ impl Agreement {
 
     fn advice(&self) -> String {
         let error = percent(self.relative_difference().unwrap_or_default());
-        let (scope, scalings) = self.scaling_difference_cause().map_or_else(
-            || ("", String::new()),
-            |cause| {
-                let (rebuilt, recorded) = (self.rebuilt_scaling_count, self.recorded_scaling_count);
-                let scalings = format!(
-                    " Don't compare SCALINGS or REVERSALS: {rebuilt} scalings are rebuilt and \
-                     {recorded} recorded, probably because {cause}."
-                );
-                (" for replicas, none for numbers of scalings", scalings)
-            },
-        );
+        let (scope, scalings) = if let Some(cause) = self.scaling_difference_cause() {
+            let (rebuilt, recorded) = (self.rebuilt_scaling_count, self.recorded_scaling_count);
+            let scalings = format!(
+                " Don't compare SCALINGS or REVERSALS: {rebuilt} scalings are rebuilt and \
+                 {recorded} recorded, probably because {cause}."
+            );
+            (" for replicas, none for numbers of scalings", scalings)
+        } else {
+            ("", String::new())
+        };
         match self.trust {
             Trust::Good => format!(
                 "Trust: good{scope}. A variant whose replicas differ from those of base by clearly \
@@ -266,10 +264,9 @@ workload: {load: {constant: 900}, replicas: 2}
 
     #[test]
     fn difference_has_no_share_if_recorded_replicas_are_zero() {
-        let agreement = Agreement::new(1, &[], &recorded(&[(100, Some(0.0))]), 15.0);
-        let [measured, _] = agreement.paragraphs();
-        assert!(measured.contains("by 1.00 replicas on average (net 1.00 more)"), "{measured}");
         let zero = recorded(&[(100, Some(0.0))]);
+        let [measured, _] = Agreement::new(1, &[], &zero, 15.0).paragraphs();
+        assert!(measured.contains("by 1.00 replicas on average (net 1.00 more)"), "{measured}");
         let scaled = Agreement::new(1, &scalings(&[(600.0, 2)]), &zero, 15.0);
         assert_eq!(scaled.trust, Trust::Poor);
     }

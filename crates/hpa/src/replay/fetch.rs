@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use hpa_prometheus::client::{Client, QueryFailure, RangeQuery, Settings};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::{query::Query, series::Series, window::Window};
 use crate::simulate::Progress;
@@ -58,23 +58,23 @@ impl Reader<'_> {
         chunk: &Window,
         series: &mut Series,
     ) -> anyhow::Result<()> {
-        let delay = SignedDuration::try_from_secs_f64(query.delay).unwrap_or_default();
-        let delayed = |time: Timestamp| time.checked_add(delay).unwrap_or(time);
+        let delayed = |time: Timestamp| time.checked_add(query.delay).unwrap_or(time);
         let (start, end) = (delayed(chunk.start), delayed(chunk.end()));
         for (ms, value) in self.query_points(query, start, end).await? {
             let time = Timestamp::from_millisecond(ms).ok();
-            let time = time.and_then(|time| time.checked_sub(delay).ok());
+            let time = time.and_then(|time| time.checked_sub(query.delay).ok());
             let index = time.and_then(|time| self.window.closest_point(time.as_millisecond()));
-            let slot = index.and_then(|index| series.0.get_mut(index));
-            if let (Some(slot), true) = (slot, value.is_finite()) {
-                *slot = Some(value);
+            if value.is_finite()
+                && let Some(step) = index.and_then(|index| series.0.get_mut(index))
+            {
+                *step = Some(value);
             }
         }
         Ok(())
     }
 
     /// Queries a part of the window. Returns the times in milliseconds and the values of the only
-    /// series, or nothing without a series.
+    /// series. Empty if there is none.
     async fn query_points(
         &self,
         query: &Query,
@@ -90,22 +90,19 @@ impl Reader<'_> {
         let client = query.client.as_ref().unwrap_or(self.client);
         let series = client.query_range(&range).await;
         let series = series.map_err(|failure| read_error(query, client.settings(), &failure))?;
-        let [one] = series.as_slice() else {
-            if series.is_empty() {
-                return Ok(Vec::new());
-            }
+        if series.len() > 1 {
             let Query { subject, text, .. } = query;
             let cause = format!("the query for {subject} has {} series, not one", series.len());
             let text =
                 format!("{cause}: aggregate them, for example with sum(...). The query is {text}");
             return Err(ReadFailure { text, cause }.into());
-        };
-        Ok(one.clone())
+        }
+        Ok(series.into_iter().next().unwrap_or_default())
     }
 }
 
-/// The error if a query to this server failed. It has the text of the query, which is long, only if
-/// the query is at fault.
+/// The error of a failed query. It has the text of the query only if the query is at fault, because
+/// that text is long.
 fn read_error(query: &Query, server: &Settings, failure: &QueryFailure) -> ReadFailure {
     let Query { subject, text, .. } = query;
     let url = server.url_without_credentials();

@@ -33,10 +33,9 @@ pub(super) fn fit(load: &Series, metric: &Series) -> Line {
     let (base, slope) = if base >= 0.0 {
         (base, slope)
     } else {
-        let (product_sum, square_sum) =
-            pairs.iter().fold((0.0, 0.0), |(product_sum, square_sum), (load, metric)| {
-                (product_sum + load * metric, square_sum + load * load)
-            });
+        // The best line through the origin.
+        let product_sum: f64 = pairs.iter().map(|(load, metric)| load * metric).sum();
+        let square_sum: f64 = pairs.iter().map(|(load, _)| load * load).sum();
         (0.0, if square_sum > 0.0 { (product_sum / square_sum).max(0.0) } else { 0.0 })
     };
     let errors = pairs.iter().map(|(load, metric)| (metric - base - slope * load).abs());

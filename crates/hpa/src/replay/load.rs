@@ -26,7 +26,7 @@ pub(crate) struct PastLoad {
     pub(crate) hpa: HorizontalPodAutoscaler,
     /// Whether the autoscaler is of the custom API.
     pub(crate) is_custom: bool,
-    /// A sentence if less than the requested time is recorded.
+    /// A message if less than the requested time is recorded.
     pub(crate) missing_time: Option<String>,
 }
 
@@ -58,18 +58,18 @@ pub(super) struct MainLoad<'a> {
     pub(super) target: f64,
 }
 
-/// Derives the load from the metric that asked for the most replicas most of the time.
+/// Derives the load from the main metric: see [`main_metric`].
 pub(super) fn main_load(past: &Past) -> anyhow::Result<MainLoad<'_>> {
     let index = main_metric(past)?;
     let Some(recorded) = past.metrics.get(index) else { bail!("there is no metric") };
     let mut total = recorded.total(&past.replicas);
     total.zero_gaps_where_zero(&past.replicas);
     let unit = recorded.metric.load_unit_size();
-    let load = Series(total.0.iter().map(|value| value.map(|value| value / unit)).collect());
+    let load = total.divided_by(unit);
     if load.values().count() < 2 {
         bail!("{}: there are fewer than two samples with replicas", recorded.metric.field);
     }
-    let target = recorded.target(&past.requests)? / unit;
+    let target = recorded.target(&past.pod_requests)? / unit;
     Ok(MainLoad { index, recorded, load, target })
 }
 
@@ -80,9 +80,8 @@ fn main_metric(past: &Past) -> anyhow::Result<usize> {
         .metrics
         .iter()
         .map(|metric| {
-            let target = metric.target(&past.requests)?;
-            let total = metric.total(&past.replicas);
-            Ok(Series(total.0.iter().map(|value| value.map(|value| value / target)).collect()))
+            let target = metric.target(&past.pod_requests)?;
+            Ok(metric.total(&past.replicas).divided_by(target))
         })
         .collect::<anyhow::Result<_>>()?;
     for step in 0..past.window.len() {

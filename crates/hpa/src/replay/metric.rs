@@ -211,9 +211,9 @@ fn numbered_names(hpa: &HorizontalPodAutoscaler) -> Vec<(usize, &str)> {
     hpa.spec.metrics.iter().map(MetricSpec::metric_name).enumerate().collect()
 }
 
-/// The indices of the metrics that a text selects: those with this name, or if there are none, the
-/// one with this index. A name can be a number. If it is that of several metrics and the index of
-/// one of them, the text selects this one.
+/// The indices of the metrics that `text` selects: all metrics of that name. If no metric has the
+/// name, the metric at that index. If metrics are named with a number, and the metric at that index
+/// is one of them, only that metric.
 pub(super) fn select_metrics(metrics: &[(usize, &str)], text: &str) -> Vec<usize> {
     let named = metrics.iter().filter(|(_, name)| *name == text);
     let named: Vec<usize> = named.map(|(index, _)| *index).collect();

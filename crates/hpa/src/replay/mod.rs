@@ -52,7 +52,7 @@ use crate::{
 const BOUNDS_DELAY: SignedDuration = SignedDuration::from_mins(2);
 
 /// A replayed time shorter than this may lack the peaks of the load.
-const SHORT_SECONDS: f64 = 3600.0;
+const SHORT_REPLAY_SECONDS: f64 = 3600.0;
 
 /// Replays the past of an autoscaler, and prints how well the rebuilt run matches it.
 pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
 /// The caution of a saved scenario that replays `seconds`. It has a sentence each about restricted
 /// trust, a short time and an assumed capacity of a pod. Empty if none of these applies.
 fn caution(agreement: &Agreement, seconds: f64, capacity_assumption: Option<String>) -> String {
-    let short = (seconds < SHORT_SECONDS).then(|| {
+    let short = (seconds < SHORT_REPLAY_SECONDS).then(|| {
         let time = report::format_duration(seconds);
         format!("The scenario is a replay of only {time}: the load of other times may differ.")
     });
@@ -120,7 +120,9 @@ fn caution(agreement: &Agreement, seconds: f64, capacity_assumption: Option<Stri
 
 /// Writes a scenario to a file.
 fn save_scenario(path: &Path, mut scenario: Value, caution: &str) -> anyhow::Result<()> {
-    if let Some(fields) = scenario.as_object_mut().filter(|_| !caution.is_empty()) {
+    if !caution.is_empty()
+        && let Some(fields) = scenario.as_object_mut()
+    {
         fields.insert("caution".to_owned(), caution.into());
     }
     let text = serde_saphyr::to_string(&scenario).context("unable to write YAML")?;
@@ -182,9 +184,9 @@ fn controller_settings(arguments: &AutoscalingArguments) -> Value {
     })
 }
 
-/// Adds a note for each of these: the queries have results for less than the requested time;
-/// recorded replicas are outside the bounds; recorded replicas are at the maximum, which may hide
-/// load.
+/// Adds a note to the assumptions for each of these: the queries have results for less than the
+/// requested time; recorded replicas are outside the bounds; recorded replicas are at the maximum,
+/// which may hide load.
 fn notes(assumptions: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> Vec<String> {
     let mut notes: Vec<String> =
         past.describe_missing_time().into_iter().chain(assumptions).collect();

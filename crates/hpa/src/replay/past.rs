@@ -25,12 +25,12 @@ pub(super) struct RecordedMetric {
 pub(super) struct Past {
     /// The time of the series. After [`Past::trimmed`], it starts and ends at a recorded step.
     pub(super) window: Window,
-    /// The requested time.
-    pub(super) requested: Window,
+    /// The time between `--since` and `--until`.
+    pub(super) requested_window: Window,
     pub(super) replicas: Series,
     pub(super) metrics: Vec<RecordedMetric>,
     /// The requests of a pod: CPU in cores, memory in bytes.
-    pub(super) requests: BTreeMap<String, f64>,
+    pub(super) pod_requests: BTreeMap<String, f64>,
     /// The time from a pod's creation until it is ready, in seconds: `--pod-startup`, or else the
     /// recorded median. `None` if neither is known.
     pub(super) startup: Option<f64>,
@@ -62,17 +62,18 @@ impl Past {
         Ok(Self { window, metrics, replicas: self.replicas.slice(first, last), ..self })
     }
 
-    /// A sentence if less than the requested time is recorded.
+    /// A message if less than the requested time is recorded.
     pub(super) fn describe_missing_time(&self) -> Option<String> {
-        let (requested, recorded) = (self.requested.seconds(), self.window.seconds());
+        let (requested, recorded) = (self.requested_window.seconds(), self.window.seconds());
         // A few steps may be missing at the end, because rates need later samples.
         (recorded < requested * 0.99).then(|| {
             format!(
-                "The queries for replicas and metrics have results for {} only, not for {}: only \
-                 that time is used. A rate has none while its window has fewer than two samples \
-                 (--rate-window, or the query of the metric).",
-                format_duration(recorded),
-                format_duration(requested)
+                "Prometheus has both replicas and metrics for only {recorded} of the requested \
+                 {requested}. Only these {recorded} are used. A rate has no result while its \
+                 window (--rate-window, or the window in the metric's query) has fewer than two \
+                 samples.",
+                recorded = format_duration(recorded),
+                requested = format_duration(requested)
             )
         })
     }

@@ -7,6 +7,7 @@ use hpa_prometheus::{
     rules::explain::{Explanation, RuleOutcome},
     source::PrometheusSource,
 };
+use jiff::SignedDuration;
 
 use super::metric::{Metric, Source, matching_labels};
 use crate::rules;
@@ -26,8 +27,8 @@ pub(super) struct Query {
     pub(super) advice: String,
     /// A client of the server that the rule names. `None` for the server of the command line.
     pub(super) client: Option<Client>,
-    /// The query for a time must be evaluated this many seconds later.
-    pub(super) delay: f64,
+    /// The time from a step to the evaluation of the query that gives the step's value.
+    pub(super) delay: SignedDuration,
 }
 
 /// The target of an autoscaler.
@@ -49,8 +50,7 @@ pub(super) struct TargetRef {
 pub(super) fn pod_names(kind: &str, name: &str) -> String {
     let escaped = |c: char| match c {
         '.' => "[.]".to_owned(),
-        '-' | '_' => c.to_string(),
-        _ if c.is_ascii_alphanumeric() => c.to_string(),
+        '-' | '_' | '0'..='9' | 'A'..='Z' | 'a'..='z' => c.to_string(),
         _ => format!("\\x{{{:x}}}", u32::from(c)),
     };
     let name: String = name.chars().map(escaped).collect();
@@ -66,7 +66,7 @@ impl Query {
     /// A query to the server of the command line.
     pub(super) fn new(subject: &str, text: String, advice: &str) -> Self {
         let (subject, advice) = (subject.to_owned(), advice.to_owned());
-        Self { subject, text, advice, client: None, delay: 0.0 }
+        Self { subject, text, advice, client: None, delay: SignedDuration::ZERO }
     }
 }
 
@@ -96,10 +96,10 @@ impl TargetRef {
         };
         let label = kind.to_lowercase();
         let (namespace, name) = (Quoted(namespace), Quoted(name));
-        let of_target = metrics
+        let target_replicas = metrics
             .iter()
             .map(|metric| format!("max(kube_{metric}{{namespace={namespace},{label}={name}}})"));
-        let of_autoscaler =
+        let autoscaler_replicas =
             ["status_current_replicas", "status_desired_replicas"].iter().map(|metric| {
                 format!(
                     "max(kube_horizontalpodautoscaler_{metric}{{namespace={namespace},\
@@ -107,7 +107,7 @@ impl TargetRef {
                     Quoted(autoscaler)
                 )
             });
-        let text = of_target.chain(of_autoscaler).collect::<Vec<_>>().join(" or ");
+        let text = target_replicas.chain(autoscaler_replicas).collect::<Vec<_>>().join(" or ");
         let advice = "kube-state-metrics exports them; give another query with --replicas-query";
         Query::new("replicas", custom_query.map_or(text, str::to_owned), advice)
     }
@@ -185,10 +185,10 @@ impl TargetRef {
         let (text, delay, about_rate) = if metric.name == "cpu" {
             // A rate is the mean over its window, so it belongs to the middle of the window.
             let about_rate = format!(", and a rate needs two samples in {window}s (--rate-window)");
-            (self.cpu_load(container, window), window as f64 / 2.0, about_rate)
+            (self.cpu_load(container, window), SignedDuration::from_secs(window) / 2, about_rate)
         } else {
             let text = format!("sum(container_memory_working_set_bytes{{{containers}}})");
-            (text, 0.0, String::new())
+            (text, SignedDuration::ZERO, String::new())
         };
         let advice = format!(
             "the kubelet's cAdvisor exports it{about_rate}; check --pods (now {:?}), or give the \

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use hpa_calc::Quantity;
 use hpa_metrics::DiscoveryMapper;
 use hpa_prometheus::source::PrometheusSource;
@@ -33,7 +33,8 @@ const SCRAPES_PER_RATE: f64 = 4.0;
 const DEFAULT_RATE_WINDOW: i64 = 120;
 /// The window in which [`TargetRef::scrapes_query`] counts samples.
 const SCRAPES_WINDOW: Duration = Duration::from_mins(10);
-/// One in this many of the counts of samples may be too low, as while Prometheus was down.
+/// One in this many of the counts of samples is ignored, because it may be too low: for example,
+/// because Prometheus was down.
 const COUNTS_PER_OUTLIER: usize = 20;
 
 /// Reads replicas, metrics, requests and start-up times of the target's pods.
@@ -42,19 +43,9 @@ pub(super) async fn read_past(
     autoscaler: &Autoscaler,
 ) -> anyhow::Result<Past> {
     let metrics = Metric::used(&autoscaler.hpa, &arguments.ignore_metric)?;
-    let mut load_queries = BTreeMap::new();
-    for text in &arguments.load_query {
-        let (metric, query) = parse_load_query(text, &metrics)?;
-        load_queries.insert(metric.index, query.to_owned());
-    }
+    let load_queries = parse_load_queries(&arguments.load_query, &metrics)?;
     let mut requests = parse_requests(&arguments.request)?;
-    let now = Timestamp::now();
-    let until = arguments.until.unwrap_or(now);
-    ensure!(until <= now, "--until {until} is in the future");
-    let window = Window::new(arguments.since, until, arguments.step.map(to_std));
-    if window.step_count < 2 || window.len() > MAX_POINTS {
-        bail!("--since and --step ask for {} points: choose 3 to {MAX_POINTS}", window.len());
-    }
+    let window = requested_window(arguments)?;
     let Some(client) = arguments.rules.prometheus.client(Arc::new(()))? else {
         bail!("the URL of Prometheus is required: --prometheus URL");
     };
@@ -70,6 +61,7 @@ pub(super) async fn read_past(
     target.pods = arguments.pods.clone().unwrap_or(target.pods);
 
     let chunks = window.chunks().count() as f64;
+    // Replicas and start-up times, and for each metric its values and maybe the requests.
     let progress = Progress::new(chunks * (metrics.len() as f64 * 2.0 + 2.0), "requests");
     let reader = Reader { client: &client, window, progress: Some(&progress) };
     let replicas_query = target.replicas_query(arguments.replicas_query.as_deref());
@@ -79,7 +71,8 @@ pub(super) async fn read_past(
     let mut recorded = Vec::new();
     for metric in metrics {
         let query = if let Some(text) = load_queries.get(&metric.index) {
-            Query::new(&format!("the metric {}", metric.name), text.clone(), "check --load-query")
+            let subject = format!("the metric {}", metric.name);
+            Query::new(&subject, (*text).to_owned(), "check --load-query")
         } else {
             let query = target.metric_query(&metric, rules.as_deref(), rate);
             query.map_err(anyhow::Error::msg)?
@@ -95,14 +88,26 @@ pub(super) async fn read_past(
     progress.finish();
     let past = Past {
         window,
-        requested: window,
+        requested_window: window,
         replicas,
         metrics: recorded,
-        requests,
+        pod_requests: requests,
         startup: startup.filter(|seconds| *seconds >= 0.0),
         capacity: arguments.pod_capacity,
     };
     past.trimmed()
+}
+
+/// The time of `--since` and `--until` in steps of `--step`.
+fn requested_window(arguments: &PastArguments) -> anyhow::Result<Window> {
+    let now = Timestamp::now();
+    let until = arguments.until.unwrap_or(now);
+    ensure!(until <= now, "--until {until} is in the future");
+    let window = Window::new(arguments.since, until, arguments.step.map(to_std));
+    if window.step_count < 2 || window.len() > MAX_POINTS {
+        bail!("--since and --step ask for {} points: choose 3 to {MAX_POINTS}", window.len());
+    }
+    Ok(window)
 }
 
 /// Fails if a recorded number of replicas is not between 0 and [`MAX_PODS`], the limit of a
@@ -123,11 +128,27 @@ pub(super) fn check_replicas(
     }
 }
 
-/// Parses a text of `--load-query`. Fails if it names no metric, or several.
-pub(super) fn parse_load_query<'a>(
-    text: &'a str,
-    metrics: &'a [Metric],
-) -> anyhow::Result<(&'a Metric, &'a str)> {
+/// Parses `--load-query`. Returns the queries by the indices of their metrics.
+fn parse_load_queries<'a>(
+    texts: &'a [String],
+    metrics: &[Metric],
+) -> anyhow::Result<BTreeMap<usize, &'a str>> {
+    let mut queries = BTreeMap::new();
+    for text in texts {
+        let (metric, query) = parse_load_query(text, metrics)?;
+        if queries.insert(metric.index, query).is_some() {
+            bail!("--load-query {text}: the metric {} has another query", metric.name);
+        }
+    }
+    Ok(queries)
+}
+
+/// Parses a text of `--load-query`: `METRIC=QUERY`, or only the query if there is a single metric.
+/// Fails if the metric is missing, unknown or ambiguous.
+pub(super) fn parse_load_query<'m, 't>(
+    text: &'t str,
+    metrics: &'m [Metric],
+) -> anyhow::Result<(&'m Metric, &'t str)> {
     let all_names = || {
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
         names.join(", ")
@@ -135,7 +156,10 @@ pub(super) fn parse_load_query<'a>(
     let Some((name, query)) = split_metric(text, metrics) else {
         return match metrics {
             [only] => Ok((only, text)),
-            _ => bail!("--load-query {text}: must be METRIC=QUERY, of {}", all_names()),
+            _ => bail!(
+                "--load-query {text}: must be METRIC=QUERY, where METRIC is one of {}",
+                all_names()
+            ),
         };
     };
     let names: Vec<_> = metrics.iter().map(|metric| (metric.index, &*metric.name)).collect();
@@ -167,19 +191,21 @@ fn split_metric<'a>(text: &'a str, metrics: &[Metric]) -> Option<(&'a str, &'a s
     (may_be_name && !is_operator).then_some((name, query))
 }
 
-/// Parses `--request`. Returns CPU in cores and memory in bytes, by resource.
+/// Parses `--request`. Returns CPU in cores and memory in bytes, by resource. Fails if a resource
+/// has several requests.
 fn parse_requests(texts: &[String]) -> anyhow::Result<BTreeMap<String, f64>> {
-    let parse = |text: &String| {
-        let (name, quantity) = text.split_once('=')?;
-        let quantity: Quantity = quantity.parse().ok()?;
-        let is_known = matches!(name, "cpu" | "memory");
-        (is_known && quantity.as_f64() > 0.0).then(|| (name.to_owned(), quantity.as_f64()))
-    };
-    let parse = |text| {
-        parse(text)
-            .with_context(|| format!("--request {text}: must be such as cpu=250m or memory=1Gi"))
-    };
-    texts.iter().map(parse).collect()
+    let mut requests = BTreeMap::new();
+    for text in texts {
+        let (name, quantity) = text.split_once('=').unwrap_or_default();
+        let quantity = quantity.parse().map_or(0.0, |quantity: Quantity| quantity.as_f64());
+        if !matches!(name, "cpu" | "memory") || quantity <= 0.0 {
+            bail!("--request {text}: must be such as cpu=250m or memory=1Gi");
+        }
+        if requests.insert(name.to_owned(), quantity).is_some() {
+            bail!("--request {text}: {name} has another request");
+        }
+    }
+    Ok(requests)
 }
 
 /// Reads the rules of `--metrics-config`, and the series that they need. `None` without the flag.
@@ -201,9 +227,10 @@ async fn connect_rules(
     Ok(Some(Arc::new(source)))
 }
 
-/// The window of rates in seconds. If it is not configured, it is that of [`SCRAPES_PER_RATE`]
-/// scrapes at the longest interval in the time of the reader, but at least [`MIN_RATE_WINDOW`].
-/// Without a CPU metric, or if the scrape interval is unknown, it is [`DEFAULT_RATE_WINDOW`].
+/// Returns the window of rates in seconds. By default, it covers [`SCRAPES_PER_RATE`] scrapes at
+/// the longest scrape interval in the reader's window, without outliers (see
+/// [`COUNTS_PER_OUTLIER`]), but at least [`MIN_RATE_WINDOW`]. Without a CPU metric, or if the
+/// scrape interval is unknown, it is [`DEFAULT_RATE_WINDOW`].
 pub(super) async fn rate_window(
     configured: Option<SignedDuration>,
     reader: &Reader<'_>,

@@ -70,7 +70,9 @@ pub(super) fn rebuild(
         )
     });
     builder.assumptions.extend(capacity_assumption.clone());
-    Ok(RebuiltScenario { capacity_assumption, ..builder.finish(&load, capacity) })
+    let (scenario, assumptions) = builder.finish(&load, capacity);
+    let load_metric = recorded.metric.describe();
+    Ok(RebuiltScenario { scenario, load_metric, assumptions, capacity_assumption })
 }
 
 /// Builds the parts of a scenario that depend on metrics.
@@ -118,7 +120,7 @@ impl<'p> ScenarioBuilder<'p> {
             ));
         }
         let mut builder = Self { past, main, scenario, container: None, resources, assumptions };
-        for (name, request) in &past.requests {
+        for (name, request) in &past.pod_requests {
             match name.as_str() {
                 "cpu" => builder.set_profile("cpuRequest", cpu_quantity(*request)),
                 _ => builder.set_profile("memoryRequest", memory_quantity(*request)),
@@ -131,8 +133,8 @@ impl<'p> ScenarioBuilder<'p> {
     /// Reserves a resource of the container for a metric. Fails if the resource is taken, or if the
     /// metric is of another container, because a simulated pod has only one.
     fn claim_resource(&mut self, metric: &Metric, container: Option<&str>) -> anyhow::Result<()> {
-        let differs = self.container.as_deref().is_some_and(|claimed| Some(claimed) != container);
-        let is_other_container = container.is_some() && differs;
+        let claimed = self.container.as_deref();
+        let is_other_container = claimed.is_some() && container.is_some() && claimed != container;
         if is_other_container || self.resources.contains(&metric.name) {
             bail!(
                 "{}: replay models one container, and one metric of {}: add --ignore-metric={}",
@@ -262,11 +264,12 @@ impl<'p> ScenarioBuilder<'p> {
     }
 
     /// Adds the load, and an assumption about its gaps, if one has at least two steps. `capacity`
-    /// is the load that a pod can serve.
+    /// is the load that a pod can serve. Returns the scenario and the assumptions.
     #[expect(clippy::indexing_slicing, reason = "the scenario has a workload")]
-    fn finish(mut self, load: &Series, capacity: f64) -> RebuiltScenario {
+    fn finish(mut self, load: &Series, capacity: f64) -> (Value, Vec<String>) {
         let step = self.past.window.step_seconds as f64;
-        if let Some(longest) = load.gaps(2).into_iter().map(|(_, len)| len).max() {
+        let longest = load.longest_gap();
+        if longest > 1 {
             self.assumptions.push(format!(
                 "The load is recorded for {} of the time. Gaps (the longest: {}) are \
                  interpolated linearly.",
@@ -279,12 +282,7 @@ impl<'p> ScenarioBuilder<'p> {
         }
         self.set_profile("capacity", six_digits(capacity));
         self.scenario["workload"]["load"] = load_samples(self.main, load, step);
-        RebuiltScenario {
-            scenario: self.scenario,
-            load_metric: self.main.describe(),
-            assumptions: self.assumptions,
-            capacity_assumption: None,
-        }
+        (self.scenario, self.assumptions)
     }
 }
 

@@ -42,6 +42,10 @@ impl Series {
         Self(pairs.map(|(one, other)| Some(combine((*one)?, (*other)?))).collect())
     }
 
+    pub(super) fn divided_by(&self, divisor: f64) -> Self {
+        Self(self.0.iter().map(|value| value.map(|value| value / divisor)).collect())
+    }
+
     /// Sets a gap to 0 if the other series is 0 in the same step.
     pub(super) fn zero_gaps_where_zero(&mut self, other: &Self) {
         for (value, other) in self.0.iter_mut().zip(&other.0) {
@@ -65,17 +69,9 @@ impl Series {
         self.values().sum::<f64>() / (self.values().count().max(1) as f64)
     }
 
-    /// The gaps of at least `min_len` steps, each as its first step and its length.
-    pub(super) fn gaps(&self, min_len: usize) -> Vec<(usize, usize)> {
-        let mut gaps: Vec<(usize, usize)> = Vec::new();
-        for (index, _) in self.0.iter().enumerate().filter(|(_, value)| value.is_none()) {
-            match gaps.last_mut() {
-                Some((start, len)) if *start + *len == index => *len += 1,
-                _ => gaps.push((index, 1)),
-            }
-        }
-        gaps.retain(|(_, len)| *len >= min_len);
-        gaps
+    /// The number of steps in the longest gap.
+    pub(super) fn longest_gap(&self) -> usize {
+        self.0.split(Option::is_some).map(<[_]>::len).max().unwrap_or_default()
     }
 
     /// Points (seconds, value) of a load that is linear between them. Leaves out gaps, and values
@@ -93,9 +89,9 @@ impl Series {
     }
 
     /// Points (seconds, value) of a load that is constant between them. Each value starts `lead`
-    /// seconds before its step, but not before 0, where the newest of these values counts. Gaps are
-    /// interpolated linearly. The last value has a point even if it repeats: otherwise, the load
-    /// would seem to end early.
+    /// seconds before its step, but not before 0. If several values would start at 0, only the last
+    /// of them does. Gaps are interpolated linearly. The last value has a point even if it repeats:
+    /// otherwise, the load would seem to end early.
     pub(super) fn step_points(&self, step: f64, lead: f64) -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (index, value) in self.filled().into_iter().enumerate() {
@@ -145,10 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn gaps_have_start_and_length() {
+    fn longest_gap_has_its_number_of_steps() {
         let series = series(&[f64::NAN, 1.0, f64::NAN, f64::NAN, f64::NAN, 2.0]);
-        assert_eq!(series.gaps(1), [(0, 1), (2, 3)]);
-        assert_eq!(series.gaps(2), [(2, 3)]);
+        assert_eq!(series.longest_gap(), 3);
         assert!((series.coverage() - 1.0 / 3.0).abs() < 1e-9);
     }
 

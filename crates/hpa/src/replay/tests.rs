@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use clap::Parser;
 use hpa_simulate::{Run, ScenarioFile};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -51,10 +51,10 @@ fn replicas_at(second: f64) -> f64 {
 fn past(metrics: Vec<RecordedMetric>) -> Past {
     Past {
         window: window(),
-        requested: window(),
+        requested_window: window(),
         replicas: replicas(),
         metrics,
-        requests: BTreeMap::new(),
+        pod_requests: BTreeMap::new(),
         startup: None,
         capacity: None,
     }
@@ -105,7 +105,7 @@ fn replay_manifest(
     let metrics = Metric::used(&hpa, &[])?.into_iter().zip(values);
     let metrics = metrics.map(|(metric, value)| RecordedMetric { metric, value });
     let past = Past {
-        requests: BTreeMap::from([("cpu".to_owned(), 0.5)]),
+        pod_requests: BTreeMap::from([("cpu".to_owned(), 0.5)]),
         startup: Some(20.0),
         ..past(metrics.collect())
     };
@@ -239,7 +239,10 @@ fn gaps_and_unknown_capacity_are_assumptions() {
     Err("several metrics have the name queue: use an index in spec.metrics, such as 1=QUERY")
 )]
 #[case::unknown("memory=up", Err("the autoscaler has no metric memory; it has: cpu, queue, queue"))]
-#[case::comparison("cpu == 1", Err("must be METRIC=QUERY, of cpu, queue, queue"))]
+#[case::comparison(
+    "cpu == 1",
+    Err("must be METRIC=QUERY, where METRIC is one of cpu, queue, queue")
+)]
 fn load_query_names_one_metric(#[case] text: &str, #[case] expected: Result<(usize, &str), &str>) {
     let queue = external("queue", json!({ "type": "AverageValue", "averageValue": "10" }));
     let hpa = serde_json::from_value(autoscaler(&json!([cpu(40), queue, queue]))).unwrap();
@@ -363,19 +366,31 @@ fn scheduled_bounds_hold_at_the_replayed_time() {
     assert!((first.second - 600.0).abs() < 2.0, "{first:?}");
 }
 
-#[test]
-fn end_in_the_future_is_an_error() {
+#[rstest]
+#[case::end_in_the_future(
+    &["--until=2999-01-01T00:00:00Z"],
+    "--until 2999-01-01T00:00:00Z is in the future"
+)]
+#[case::second_query(
+    &["--load-query=rps=a", "--load-query=0=b"],
+    "--load-query 0=b: the metric rps has another query"
+)]
+#[case::second_request(
+    &["--request=cpu=1", "--request=cpu=2"],
+    "--request cpu=2: cpu has another request"
+)]
+fn invalid_flags_are_errors(#[case] flags: &[&str], #[case] expected: &str) {
     let mut manifest = autoscaler(&json!([pods("rps", "10")]));
     manifest["apiVersion"] = json!("autoscaling/v2");
     manifest["kind"] = json!("HorizontalPodAutoscaler");
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), manifest.to_string()).unwrap();
     let path = file.path().to_str().unwrap();
-    let flags = ["--prometheus=http://127.0.0.1:9", "--until=2999-01-01T00:00:00Z", "-f", path];
-    let arguments = Arguments::parse_from(["hpa", "replay"].into_iter().chain(flags));
+    let common = ["hpa", "replay", "--prometheus=http://127.0.0.1:9", "-f", path];
+    let arguments = Arguments::parse_from(common.iter().chain(flags));
     let Command::Replay(arguments) = arguments.command else { panic!("hpa replay") };
     let error = super::run(&arguments).unwrap_err().to_string();
-    assert_eq!(error, "--until 2999-01-01T00:00:00Z is in the future");
+    assert_eq!(error, expected);
 }
 
 #[test]
@@ -390,7 +405,8 @@ fn unrecorded_start_and_end_are_removed() {
     assert_eq!(past.window.start.as_second() - window().start.as_second(), 600);
     assert_eq!((past.window.step_count, past.replicas.0.len()), (160, 161));
     let missing = past.describe_missing_time().expect("a third of the hour is missing");
-    assert!(missing.contains("results for 40m only, not for 1h: only that time"), "{missing}");
+    let expected = "replicas and metrics for only 40m of the requested 1h. Only";
+    assert!(missing.contains(expected), "{missing}");
     assert_eq!(past.metrics[0].value.get(0), Some(60.0));
     let mut single = Past { replicas: Series::empty(161), ..past };
     assert!(single.clone().trimmed().is_err());
@@ -446,7 +462,7 @@ fn queries_select_the_pods_of_the_target() {
              / max(count_over_time({ready}[60s])) or sum({rate})"
         )
     );
-    assert!((query.delay - 30.0).abs() < 1e-9);
+    assert_eq!(query.delay, SignedDuration::from_secs(30));
     let replicas = target.replicas_query(None).text;
     let first = r#"max(kube_deployment_spec_replicas{namespace="shop",deployment="web.v2"}) or "#;
     assert!(replicas.starts_with(first), "{replicas}");

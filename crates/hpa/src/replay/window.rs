@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::series::Series;
 
-/// The limit for one request. Prometheus rejects more than 11 000 points per series.
+/// The maximum number of points of a request. Prometheus rejects more than 11 000 per series.
 const POINTS_PER_REQUEST: i64 = 10_000;
 /// With the default step, a window has at most this many steps, to bound memory.
 const MAX_DEFAULT_STEPS: i64 = 50_000;
@@ -88,7 +88,8 @@ impl Window {
         })
     }
 
-    /// The index of the point that is closest to a time in milliseconds. `None` outside the window.
+    /// The index of the point that is closest to a time in milliseconds. `None` if the time is more
+    /// than half a step outside the window.
     pub(super) fn closest_point(&self, ms: i64) -> Option<usize> {
         let elapsed = ms.checked_sub(self.start.as_millisecond())?;
         let step = self.step_seconds.checked_mul(1000)?;

@@ -28,7 +28,7 @@ use super::{
     connect_source,
     outcome::{Outcome, QueryProblem, unknown_value},
     resource::{self, UsageScope},
-    sample,
+    selectors,
     servers::{PrometheusServer, RuleServers},
     short_range,
 };
@@ -103,7 +103,7 @@ async fn explain_custom(
         ([], Some(series)) => series.object_names(&request).await,
         _ => Ok(given_names.to_vec()),
     };
-    let (mut names, unlisted) = match names {
+    let (mut names, listing_problem) = match names {
         Ok(names) => (names, None),
         Err(problem) => (Vec::new(), Some(problem)),
     };
@@ -111,9 +111,9 @@ async fn explain_custom(
     names.truncate(max_count);
     // Explain the rules even if no object has the metric.
     let explained_names = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
-    let mut explanation = source.explain_custom(&request, &explained_names);
+    let explanation = source.explain_custom(&request, &explained_names);
     let inspected = source.inspect_custom();
-    let (mut text, absence) = describe_rules(servers, "rules", &mut explanation, &inspected).await;
+    let (mut text, absence) = describe_rules(servers, "rules", &explanation, &inspected).await;
     let mut headline = Headline {
         metric: &request.metric,
         explanation: &explanation,
@@ -125,7 +125,7 @@ async fn explain_custom(
     let Some(rule) = applied.and_then(|applied| inspected.get(applied.index)) else {
         return headline.add_to(&text, 0, absence.as_deref());
     };
-    if let Some(problem) = &unlisted {
+    if let Some(problem) = &listing_problem {
         return headline.add_failure_to(&text, problem);
     }
     if names.is_empty() {
@@ -160,15 +160,15 @@ async fn explain_missing_values(
     series: Option<&KnownSeries<'_>>,
     rule: &RuleInspection,
     request: &CustomQuery,
-    named: &[String],
+    given_names: &[String],
     values: &ObjectValues,
 ) -> Option<String> {
     if let Some(series) = series {
         if let Some(reason) = series.explain_unmet_requirement(rule, request).await {
             return Some(reason);
         }
-        if !named.is_empty()
-            && let Some(reason) = series.explain_absence_of(named, request).await
+        if !given_names.is_empty()
+            && let Some(reason) = series.explain_missing_objects(given_names, request).await
         {
             return Some(reason);
         }
@@ -251,12 +251,12 @@ async fn explain_external(servers: &RuleServers<'_>, request: &ExternalQuery) ->
     let mut explanation = source.explain_external(request);
     let inspected = source.inspect_external();
     let (mut text, absence) =
-        describe_rules(servers, "externalRules", &mut explanation, &inspected).await;
+        describe_rules(servers, "externalRules", &explanation, &inspected).await;
     let rule = explanation.applied().and_then(|applied| inspected.get(applied.index));
     if request.namespace.is_empty()
         && let Some(rule) = rule
     {
-        if sample::selects_namespace(rule) {
+        if selectors::selects_namespace(rule) {
             explanation.request_problem = Some(RequestProblem::ExternalNeedsNamespace);
         } else {
             let rule = &rule.status.rule;
@@ -337,11 +337,11 @@ async fn explain_empty_selection(
     let metric = rule.metrics.iter().find(|metric| metric.metric == request.metric);
     let Some(InspectedMetric { series, .. }) = metric else { return Ok(None) };
     let server = servers.server(&rule.definition.server);
-    let all = sample::selector(&rule.definition.series_query, series, &[]);
+    let all = selectors::selector(&rule.definition.series_query, series, &[]);
     if let Some(reason) = server.explain_missing_samples(series, &all).await? {
         return Ok(Some(reason));
     }
-    if sample::selects_namespace(rule)
+    if selectors::selects_namespace(rule)
         && let Some(reason) = explain_empty_namespace(server, rule, series, request).await?
     {
         return Ok(Some(reason));
@@ -349,7 +349,7 @@ async fn explain_empty_selection(
     if !selects_objects(&rule.definition.metrics_query) {
         return Ok(None);
     }
-    let selector = sample::external_selector(rule, series, &request.namespace);
+    let selector = selectors::external_selector(rule, series, &request.namespace);
     server.explain_unmet_requirement(&selector, request.metric_selector.requirements()).await
 }
 
@@ -361,8 +361,8 @@ async fn explain_empty_namespace(
     series: &str,
     request: &ExternalQuery,
 ) -> Result<Option<String>, QueryProblem> {
-    let label = sample::namespace_label(rule);
-    let selector = sample::selector(&rule.definition.series_query, series, &[&label]);
+    let label = selectors::namespace_label(rule);
+    let selector = selectors::selector(&rule.definition.series_query, series, &[&label]);
     let mut namespaces = server.label_values(&label, &selector).await?;
     namespaces.retain(|namespace| !namespace.is_empty());
     if namespaces.is_empty() {
@@ -378,13 +378,13 @@ async fn explain_empty_namespace(
     )))
 }
 
-/// Describes the outcome of each rule in a line. `list` is the name of the list in the file.
-/// Removes the warnings about gauges from `explanation`. Also returns a sentence about the first
-/// rule that would serve the metric, but has no series.
+/// Describes the outcome of each rule in a line, without the warnings about gauges. `list` is the
+/// name of the list in the file. Also returns a sentence about the first rule that would serve the
+/// metric, but has no series.
 async fn describe_rules(
     servers: &RuleServers<'_>,
     list: &str,
-    explanation: &mut Explanation,
+    explanation: &Explanation,
     inspected: &[RuleInspection],
 ) -> (String, Option<String>) {
     let (mut text, mut absence) = (String::new(), None);
@@ -393,7 +393,7 @@ async fn describe_rules(
     }
     for (index, rule) in inspected.iter().enumerate() {
         let name = rule_name(rule);
-        let report = explanation.rules.iter_mut().find(|report| report.index == index);
+        let report = explanation.rules.iter().find(|report| report.index == index);
         let Some(report) = report else {
             // The explanation leaves out rules whose series have never been read.
             let error = rule.status.error.as_deref().unwrap_or("not read");
@@ -401,13 +401,14 @@ async fn describe_rules(
             continue;
         };
         let server = servers.server(&rule.definition.server);
-        if let RuleOutcome::Applies { warnings, .. } = &mut report.outcome {
+        let mut outcome = report.outcome.clone();
+        if let RuleOutcome::Applies { warnings, .. } = &mut outcome {
             server.remove_gauge_warnings(warnings).await;
         }
         let by_index = |index: usize| inspected.get(index).map(|rule| rule.status.rule.clone());
-        let outcome = report.outcome.describe(|index| by_index(index).unwrap_or_default());
-        let _ = writeln!(text, "{name}: {outcome}");
-        let RuleOutcome::NoSeries { series_query, will_have } = &report.outcome else {
+        let description = outcome.describe(|index| by_index(index).unwrap_or_default());
+        let _ = writeln!(text, "{name}: {description}");
+        let RuleOutcome::NoSeries { series_query, will_have } = &outcome else {
             continue;
         };
         let cause = match server.explain_missing_series(series_query).await {

@@ -6,7 +6,8 @@ mod compare;
 mod explain;
 mod outcome;
 mod resource;
-mod sample;
+mod selectors;
+mod series;
 mod servers;
 mod short_range;
 #[cfg(test)]
@@ -21,7 +22,7 @@ use hpa_prometheus::rules::{Config, config::JSON_SCHEMA, generate::default_rules
 use hpa_prometheus::source::PrometheusSource;
 
 use self::outcome::Outcome;
-pub(crate) use self::sample::equality_matcher;
+pub(crate) use self::selectors::equality_matcher;
 use crate::{
     args::{LintFormat, RulesCommand, RulesConnection, RulesGenerateArguments},
     kubectl::block_on,

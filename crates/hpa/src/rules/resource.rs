@@ -19,7 +19,7 @@ use kube::{ResourceExt, api::ListParams, core::ApiResource};
 
 use super::{
     outcome::{Outcome, QueryProblem, unknown_value},
-    sample::Labels,
+    series::Labels,
     servers::{PrometheusServer, RuleServers},
 };
 
@@ -93,8 +93,8 @@ pub(super) struct ResultObjects {
     pub(super) count: usize,
     /// The name of one object.
     pub(super) example: String,
-    /// The number of the cluster's names that were read, if there are more and none of those is in
-    /// the result. An incomplete list can't prove a mismatch.
+    /// The number of names that were read from the cluster if the list is incomplete and none of
+    /// its names is in the result.
     pub(super) unmatched_count: Option<usize>,
 }
 
@@ -106,8 +106,14 @@ struct UsageQuery {
     labels: Vec<String>,
 }
 
+/// The resources whose usage `resourceRules` provide.
+pub(super) fn measured_resources() -> [GroupResource; 2] {
+    [GroupResource::pods(), GroupResource::nodes()]
+}
+
 /// The field in `resourceRules` that has the query for the usage of pods or of nodes.
-pub(super) fn query_field(usage: UsageResource, for_pods: bool) -> String {
+pub(super) fn query_field(usage: UsageResource, resource: &GroupResource) -> String {
+    let for_pods = *resource == GroupResource::pods();
     let query = if for_pods { "containerQuery" } else { "nodeQuery" };
     format!("{}.{query}", usage.name())
 }
@@ -117,18 +123,17 @@ fn usage_query(
     metrics: &ResourceMetrics,
     source: &PrometheusSource,
     usage: UsageResource,
-    for_pods: bool,
+    resource: &GroupResource,
     namespace: &str,
 ) -> Result<UsageQuery, String> {
     let (rule, resources) = (metrics.rule(usage), source.resources());
-    let resource = if for_pods { GroupResource::pods() } else { GroupResource::nodes() };
-    let name_label = rule.labels.label(&resource, &resources);
+    let name_label = rule.labels.label(resource, &resources);
     let name_label = name_label.map_err(|error| error.to_string())?;
     let mut labels = vec![name_label.clone()];
-    if for_pods {
+    if *resource == GroupResource::pods() {
         labels.push(rule.container_label.clone());
     }
-    let objects = QueriedObjects { resource: &resource, namespace, names: &[] };
+    let objects = QueriedObjects { resource, namespace, names: &[] };
     let query = rule.query(objects, &resources, Compat::Off).render_for_all();
     let query =
         query.map_err(|error| error.template_mistake().unwrap_or_else(|| error.to_string()))?;
@@ -140,33 +145,28 @@ pub(super) async fn check_query(
     metrics: &ResourceMetrics,
     server: PrometheusServer<'_>,
     usage: UsageResource,
-    for_pods: bool,
+    resource: &GroupResource,
     objects: &ClusterObjects,
 ) -> Result<ResultObjects, QueryProblem> {
-    let query = usage_query(metrics, server.servers.source, usage, for_pods, "");
+    let query = usage_query(metrics, server.servers.source, usage, resource, "");
     let query = query.map_err(QueryProblem::Mistake)?;
     let results = server.samples(&query.query).await?;
-    if let Some(problem) = short_range_problem(server, &query.query, &results).await {
-        return Err(problem);
+    if results.is_empty() {
+        let problem = match short_range_problem(server, &query.query).await {
+            Some(problem) => Some(problem),
+            None => missing_samples_problem(server, &query.query).await?,
+        };
+        if let Some(problem) = problem {
+            return Err(problem);
+        }
     }
-    if results.is_empty()
-        && let Some(problem) = missing_samples_problem(server, &query.query).await?
-    {
-        return Err(problem);
-    }
+    let for_pods = *resource == GroupResource::pods();
     let names = if for_pods { &objects.pods } else { &objects.nodes };
-    check_results(&results, &query, names.as_ref(), for_pods)
+    check_results(&results, &query, names.as_ref(), resource)
 }
 
 /// The problem of a query without a result whose range is too short.
-async fn short_range_problem(
-    server: PrometheusServer<'_>,
-    query: &str,
-    results: &[(Labels, f64)],
-) -> Option<QueryProblem> {
-    if !results.is_empty() {
-        return None;
-    }
+async fn short_range_problem(server: PrometheusServer<'_>, query: &str) -> Option<QueryProblem> {
     let reason = server.explain_short_range(query).await?;
     Some(QueryProblem::Mistake(format!("no result: {reason}")))
 }
@@ -185,13 +185,13 @@ async fn missing_samples_problem(
     Ok(reason.map(|reason| QueryProblem::Mistake(format!("no result: {reason}"))))
 }
 
-/// Checks the labels in the result of a query. At least one of the objects must be in
-/// `cluster_names`, if all of these are known.
+/// Checks the labels in the result of a query. If `cluster_names` is complete, at least one of its
+/// names must be in the result.
 fn check_results(
     results: &[(Labels, f64)],
     query: &UsageQuery,
     cluster_names: Option<&ObjectNames>,
-    for_pods: bool,
+    resource: &GroupResource,
 ) -> Result<ResultObjects, QueryProblem> {
     let UsageQuery { query, name_label, labels } = query;
     let mistake = |text| Err(QueryProblem::Mistake(text));
@@ -212,26 +212,24 @@ fn check_results(
     let mut names: Vec<&str> = names.map(String::as_str).collect();
     names.sort_unstable();
     names.dedup();
-    let (kind, example) = (if for_pods { "pods" } else { "nodes" }, names.first().unwrap_or(&""));
+    let example = names.first().unwrap_or(&"");
     let has_match = |known: &&ObjectNames| {
         known.names.iter().any(|name| names.binary_search(&name.as_str()).is_ok())
     };
     let unmatched = cluster_names.filter(|known| !has_match(known));
-    match cluster_names {
-        Some(ObjectNames { names, is_complete: true }) if unmatched.is_some() => {
-            let actual = names.first().map_or("", String::as_str);
-            return mistake(format!(
-                "`{name_label}` is {example}, but the {kind} of the cluster have names \
-                 such as {actual}: map the label that has the names, or add one by relabeling"
-            ));
-        }
-        None if !for_pods && example.contains(':') => {
-            return mistake(format!(
-                "`{name_label}` is {example}, an address and not the name of a node: map \
-                 the label that has the name, or add one by relabeling"
-            ));
-        }
-        _ => {}
+    if let Some(ObjectNames { names, is_complete: true }) = unmatched {
+        let actual = names.first().map_or("", String::as_str);
+        return mistake(format!(
+            "`{name_label}` is {example}, but the {resource} of the cluster have names such as \
+             {actual}: map the label that has the names, or add one by relabeling"
+        ));
+    }
+    let is_of_nodes = *resource == GroupResource::nodes();
+    if cluster_names.is_none() && is_of_nodes && example.contains(':') {
+        return mistake(format!(
+            "`{name_label}` is {example}, an address and not the name of a node: map the label \
+             that has the name, or add one by relabeling"
+        ));
     }
     let unmatched_count = unmatched.map(|known| known.names.len());
     Ok(ResultObjects { count: names.len(), example: (*example).to_owned(), unmatched_count })
@@ -297,18 +295,20 @@ async fn read_results(
     server: PrometheusServer<'_>,
     query: &UsageQuery,
     scope: UsageScope<'_>,
-    for_pods: bool,
+    resource: &GroupResource,
 ) -> (Vec<(Labels, f64)>, Result<ResultObjects, QueryProblem>) {
     let results = match server.samples(&query.query).await {
         Ok(results) => results,
         Err(problem) => return (Vec::new(), Err(problem)),
     };
-    let checked = if let Some(problem) = short_range_problem(server, &query.query, &results).await {
+    let checked = if results.is_empty()
+        && let Some(problem) = short_range_problem(server, &query.query).await
+    {
         Err(problem)
     } else if results.is_empty() && !scope.namespace.is_empty() {
         Err(QueryProblem::Mistake(format!("no result{}", scope.of_namespace())))
     } else {
-        check_results(&results, query, None, for_pods)
+        check_results(&results, query, None, resource)
     };
     (results, checked)
 }
@@ -322,65 +322,76 @@ pub(super) async fn explain_metric(
     scope: UsageScope<'_>,
 ) -> anyhow::Result<(String, Outcome)> {
     let source = servers.source;
-    let (kind, usage) = metric.split_once('/').unwrap_or_default();
+    let (resource, usage) = metric.split_once('/').unwrap_or_default();
+    let resource = measured_resources().into_iter().find(|one| one.resource == resource);
     let usage = UsageResource::ALL.into_iter().find(|one| one.name() == usage);
-    let (Some(usage), "pods" | "nodes") = (usage, kind) else {
+    let (Some(resource), Some(usage)) = (resource, usage) else {
         bail!("{metric} must be pods/cpu, pods/memory, nodes/cpu or nodes/memory");
     };
-    if kind == "nodes" && !scope.namespace.is_empty() {
+    if resource == GroupResource::nodes() && !scope.namespace.is_empty() {
         bail!("nodes have no namespace: remove --namespace");
     }
-    let for_pods = kind == "pods";
-    let no_value = |reason: &str| format!("{metric} has no value: {reason}\n");
     let rules = RuleSet::compile(config, &source.resources());
     let (Some(metrics), Some(definition)) = (rules.resource, &config.resource_rules) else {
-        return Ok((no_value("the file has no resourceRules"), Outcome::Failure));
+        let headline = no_value(metric, "the file has no resourceRules");
+        return Ok((headline + "\n", Outcome::Failure));
     };
     let metrics = match metrics {
         Ok(metrics) => metrics,
         Err(error) => {
-            let headline =
-                no_value(&format!("resourceRules are refused: {error}: {}", error.mistake()));
-            return Ok((format!("{headline}{}\n", error.describe()), Outcome::Failure));
+            let reason = format!("resourceRules are refused: {error}: {}", error.mistake());
+            let headline = no_value(metric, &reason);
+            return Ok((format!("{headline}\n{}\n", error.describe()), Outcome::Failure));
         }
     };
     let server = servers.server(&definition.server);
-    let field = query_field(usage, for_pods);
-    let query = match usage_query(&metrics, source, usage, for_pods, scope.namespace) {
+    let field = query_field(usage, &resource);
+    let query = match usage_query(&metrics, source, usage, &resource, scope.namespace) {
         Ok(query) => query,
         Err(problem) => {
             let reason = format!("resourceRules.{field} has no query: {problem}");
-            return Ok((no_value(&reason), Outcome::Failure));
+            return Ok((no_value(metric, &reason) + "\n", Outcome::Failure));
         }
     };
-    let (mut results, checked) = read_results(server, &query, scope, for_pods).await;
-    let object = kind.trim_end_matches('s');
+    let (mut results, checked) = read_results(server, &query, scope, &resource).await;
+    let object = resource.resource.trim_end_matches('s');
     let selected =
         checked.and_then(|all| scope.select(object, &all, &mut results, &query.name_label));
-    let (mut report, outcome) = match selected {
-        Ok(objects) => {
-            let values = format!("{metric} has values of {objects}, by resourceRules.{field}");
-            match definition.missing_rule() {
-                Some(path) => {
-                    let missing = "but metrics.k8s.io doesn't serve them";
-                    (format!("{values}, {missing}: {path} is missing\n"), Outcome::Failure)
-                }
-                None => (values + "\n", Outcome::Success),
-            }
-        }
-        Err(QueryProblem::Mistake(text)) => {
-            (no_value(&format!("resourceRules.{field}: {text}")), Outcome::Failure)
-        }
-        Err(QueryProblem::Unanswered(failure)) => {
-            (format!("{}\n", unknown_value(metric, &failure)), Outcome::Inconclusive)
-        }
-    };
+    let (headline, outcome) = headline(metric, &field, definition.missing_rule(), selected);
+    let query = with_single_spaces(&query.query);
+    let mut report = format!("{headline}\nresourceRules.{field}: {query}\n");
     // Writing to a string can't fail.
-    let _ = writeln!(report, "resourceRules.{field}: {}", with_single_spaces(&query.query));
     for (labels, value) in results.iter().take(MAX_RESULTS) {
         let _ = writeln!(report, "  {labels:?} = {value}");
     }
     Ok((report, outcome))
+}
+
+/// The first line and the outcome. `selected` describes the objects that have values.
+fn headline(
+    metric: &str,
+    field: &str,
+    missing_rule: Option<&str>,
+    selected: Result<String, QueryProblem>,
+) -> (String, Outcome) {
+    match selected {
+        Ok(objects) => {
+            let values = format!("{metric} has values of {objects}, by resourceRules.{field}");
+            let Some(path) = missing_rule else { return (values, Outcome::Success) };
+            let unserved = format!("but metrics.k8s.io doesn't serve them: {path} is missing");
+            (format!("{values}, {unserved}"), Outcome::Failure)
+        }
+        Err(QueryProblem::Mistake(text)) => {
+            (no_value(metric, &format!("resourceRules.{field}: {text}")), Outcome::Failure)
+        }
+        Err(QueryProblem::Unanswered(failure)) => {
+            (unknown_value(metric, &failure), Outcome::Inconclusive)
+        }
+    }
+}
+
+fn no_value(metric: &str, reason: &str) -> String {
+    format!("{metric} has no value: {reason}")
 }
 
 #[cfg(test)]
@@ -418,7 +429,7 @@ mod tests {
         let results = [(labels, 1.0)];
         let check = |name: &str, is_complete| {
             let listed = ObjectNames { names: vec![name.to_owned()], is_complete };
-            check_results(&results, &query, Some(&listed), true)
+            check_results(&results, &query, Some(&listed), &GroupResource::pods())
                 .map(|objects| objects.unmatched_count)
         };
         assert!(matches!(check("w1-0", true), Err(QueryProblem::Mistake(_))));

@@ -5,22 +5,22 @@ use hpa_prometheus::promql::{self, Node, Wrapper};
 
 use super::servers::PrometheusServer;
 
-/// The time in which samples are counted, as the range of a subquery with a step of a second.
-const COUNTED: &str = "[5m:1s]";
-/// The maximum number of ranges of a query that are checked, with up to two queries each.
-const MAX_CHECKED: usize = 4;
+/// The range and the step of the subqueries that count samples.
+const SUBQUERY: &str = "[5m:1s]";
+/// At most this many ranges of a query are checked, with up to two queries each.
+const MAX_RANGES: usize = 4;
 /// The number of samples in a suggested range. `rate` needs two, and some may be missing.
 const SUGGESTED_SAMPLES: f64 = 4.0;
 
 impl PrometheusServer<'_> {
     /// Says that a range of a query is shorter than the time between two samples, if it never had
-    /// two of them in the last minutes. Checks the first [`MAX_CHECKED`] ranges. `None` also if no
+    /// two of them in the last minutes. Checks the first [`MAX_RANGES`] ranges. `None` also if no
     /// samples could be read.
     pub(super) async fn explain_short_range(&self, query: &str) -> Option<String> {
         for (selector, range) in ranges(query) {
             let largest_count =
-                format!("max(max_over_time(count_over_time({selector}[{range}]){COUNTED}))");
-            let times = format!("timestamp({selector}){COUNTED}");
+                format!("max(max_over_time(count_over_time({selector}[{range}]){SUBQUERY}))");
+            let times = format!("timestamp({selector}){SUBQUERY}");
             let interval = format!(
                 "min((max_over_time({times}) - min_over_time({times})) / changes({times}))"
             );
@@ -43,7 +43,8 @@ pub(super) fn query_without_result(error: &MetricError) -> Option<&str> {
     }
 }
 
-/// The first selectors of a query that have a range, with that range, such as `5m`: each pair once.
+/// The selectors of a query that have a range, each with the range, such as `5m`. Returns each pair
+/// once, and only the first [`MAX_RANGES`].
 fn ranges(query: &str) -> Vec<(&str, &str)> {
     let mut ranges = Vec::new();
     let Ok(expr) = promql::parse(query) else { return ranges };
@@ -54,7 +55,7 @@ fn ranges(query: &str) -> Vec<(&str, &str)> {
             && let Some((range, _)) = rest.trim_start_matches('[').split_once(']')
         {
             let selected = (selector.trim_end(), range);
-            if ranges.len() < MAX_CHECKED && !ranges.contains(&selected) {
+            if ranges.len() < MAX_RANGES && !ranges.contains(&selected) {
                 ranges.push(selected);
             }
         }
@@ -62,7 +63,7 @@ fn ranges(query: &str) -> Vec<(&str, &str)> {
     ranges
 }
 
-/// `interval` is the mean time between two samples in seconds.
+/// The reason, with advice. `interval` is the mean time between two samples in seconds.
 fn describe(range: &str, interval: f64) -> String {
     let suggested = match SUGGESTED_SAMPLES * interval {
         seconds @ 60.0.. => format!("{:.0}m", (seconds / 60.0).ceil()),
@@ -89,11 +90,11 @@ mod tests {
     }
 
     #[test]
-    fn few_ranges_are_checked_and_each_once() {
+    fn ranges_are_limited_and_have_no_duplicates() {
         let equal = "rate(m[5s]) / (rate(m [5s]) + rate(m[1m]))";
         assert_eq!(ranges(equal), [("m", "5s"), ("m", "1m")]);
         let many: Vec<_> = (1..10).map(|seconds| format!("rate(m[{seconds}s])")).collect();
-        assert_eq!(ranges(&many.join(" + ")).len(), MAX_CHECKED);
+        assert_eq!(ranges(&many.join(" + ")).len(), MAX_RANGES);
     }
 
     #[rstest]

@@ -6,32 +6,32 @@ mod absence;
 mod answered;
 mod unanswered;
 
-use std::net::Ipv4Addr;
-
 use axum::Router;
 use clap::Parser;
 use hpa_prometheus::rules::Config;
 use rstest::rstest;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use super::{check, explain, generate, outcome::Outcome};
 use crate::args::{Arguments, Command, RulesCommand, RulesGenerateArguments};
 
 /// Checks a file with these rules, whose name is `rules.yaml`.
-async fn check_text(rules: &str) -> anyhow::Result<(String, bool)> {
+async fn check_text(rules: &str) -> anyhow::Result<(String, Outcome)> {
+    let (_dir, file) = write_rules(rules);
+    run_check(&["check", &file]).await
+}
+
+/// Writes `rules.yaml` with this text. Returns its directory and its path.
+fn write_rules(rules: &str) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rules.yaml");
     std::fs::write(&path, rules).unwrap();
-    check_with(&["check", path.to_str().unwrap()]).await
+    let path = path.to_str().unwrap().to_owned();
+    (dir, path)
 }
 
-async fn check_with(arguments: &[&str]) -> anyhow::Result<(String, bool)> {
-    let (report, outcome) = check_outcome(arguments).await?;
-    Ok((report, outcome == Outcome::Success))
-}
-
-async fn check_outcome(arguments: &[&str]) -> anyhow::Result<(String, Outcome)> {
+/// Runs `hpa rules` with these arguments, which begin with `check`.
+async fn run_check(arguments: &[&str]) -> anyhow::Result<(String, Outcome)> {
     let parsed = Arguments::try_parse_from(["hpa", "rules"].iter().chain(arguments));
     match parsed.unwrap().command {
         Command::Rules(RulesCommand::Check(arguments)) => check::check_rules(&arguments).await,
@@ -61,10 +61,7 @@ fn resource_rules() -> String {
 
 /// Serves on a free port. Returns the URL.
 async fn serve(router: Router) -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    url
+    format!("http://{}", hpa_tests::harness::serve(router).await)
 }
 
 /// Checks rules with the series of a Prometheus. Returns the report, with `FILE` for the path.
@@ -72,12 +69,10 @@ async fn check_rules(rules: &str, url: &str) -> (String, Outcome) {
     check_rules_with(rules, &["--prometheus-url", url]).await
 }
 
+/// Like [`check_rules`], with these flags.
 async fn check_rules_with(rules: &str, flags: &[&str]) -> (String, Outcome) {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), rules).unwrap();
-    let path = file.path().to_str().unwrap();
-    let (report, outcome) =
-        check_outcome(&[["check", path].as_slice(), flags].concat()).await.unwrap();
+    let (_dir, path) = &write_rules(rules);
+    let (report, outcome) = run_check(&[["check", path].as_slice(), flags].concat()).await.unwrap();
     (report.replace(path, "FILE"), outcome)
 }
 
@@ -94,9 +89,7 @@ async fn explain_without_namespace(
     metric: &str,
     flags: &[&str],
 ) -> (String, Outcome) {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), rules).unwrap();
-    let path = file.path().to_str().unwrap();
+    let (_dir, path) = &write_rules(rules);
     let arguments = ["hpa", "rules", "explain", api, metric, "--config", path];
     let arguments = arguments.iter().chain(flags);
     let Command::Rules(RulesCommand::Explain(arguments)) =
@@ -116,8 +109,8 @@ fn assert_lines_start_with(report: &str, starts: &[String]) {
 #[tokio::test]
 async fn check_without_a_server_reports_refused_rules() {
     let rules = "rules:\n- {seriesQuery: up, name: {matches: '('}}\n";
-    let (report, is_good) = check_text(rules).await.unwrap();
-    assert!(!is_good);
+    let (report, outcome) = check_text(rules).await.unwrap();
+    assert_eq!(outcome, Outcome::Failure, "{report}");
     let (first, mistakes) = report.split_once('\n').unwrap();
     assert!(first.ends_with("rules.yaml: 2 problems (1 rule)"), "{report}");
     let mistakes: Vec<_> = mistakes.lines().map(|line| line.split(": ").next().unwrap()).collect();
@@ -140,13 +133,10 @@ async fn check_without_a_server_reports_refused_rules() {
 )]
 #[tokio::test]
 async fn findings_have_a_kind_in_json_and_sarif(#[case] rules: &str, #[case] kinds: &[&str]) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rules.yaml");
-    std::fs::write(&path, rules).unwrap();
-    let file = path.to_str().unwrap();
+    let (_dir, file) = &write_rules(rules);
     let expected = if kinds.is_empty() { Outcome::Success } else { Outcome::Failure };
     let check = async |format| -> Value {
-        let (text, outcome) = check_outcome(&["check", file, "-o", format]).await.unwrap();
+        let (text, outcome) = run_check(&["check", file, "-o", format]).await.unwrap();
         assert_eq!(outcome, expected, "{text}");
         serde_json::from_str(&text).unwrap()
     };
@@ -198,8 +188,8 @@ async fn generated_rules_are_valid() {
         let (rate_interval, label_prefix) = (interval.to_owned(), prefix.to_owned());
         generate(&RulesGenerateArguments { rate_interval, label_prefix })
     };
-    let (report, is_good) = check_text(&generated("2m", "kube_").unwrap()).await.unwrap();
-    assert!(is_good, "{report}");
+    let (report, outcome) = check_text(&generated("2m", "kube_").unwrap()).await.unwrap();
+    assert_eq!(outcome, Outcome::Success, "{report}");
     assert!(report.contains("rules.yaml: no problems (6 rules, resourceRules)\n"), "{report}");
     let error = generated("soon", "").unwrap_err().to_string();
     assert_eq!(error, "--rate-interval soon");
@@ -210,47 +200,46 @@ async fn generated_rules_are_valid() {
 async fn check_without_a_server_finds_mistakes_in_helm_values() {
     let values = "rules:\n  default: false\n  custom:\n  - seriesQuery: sum(a) / sum(b)\n    \
                   resources: {template: <<.Resource>>}\n    metricsQuery: <<.Series>>\n";
-    let (report, is_good) = check_text(values).await.unwrap();
-    assert!(!is_good);
-    let expected = ": 1 problem, 1 warning (1 rule)\nline 4, column 18: rules[0].seriesQuery: it must \
-                    be a selector";
+    let (report, outcome) = check_text(values).await.unwrap();
+    assert_eq!(outcome, Outcome::Failure, "{report}");
+    let expected = ": 1 problem, 1 warning (1 rule)\nline 4, column 18: rules[0].seriesQuery: it \
+                    must be a selector";
     assert!(report.contains(expected), "{report}");
-    let (report, is_good) = check_text(&values.replace("sum(a) / sum(b)", "a")).await.unwrap();
-    assert!(is_good && report.contains(" (1 rule)\n"), "{report}");
+    let (report, outcome) = check_text(&values.replace("sum(a) / sum(b)", "a")).await.unwrap();
+    assert_eq!(outcome, Outcome::Success, "{report}");
+    assert!(report.contains(" (1 rule)\n"), "{report}");
 }
 
 #[tokio::test]
 async fn check_numbers_the_rules_of_helm_values_as_in_the_file() {
     let values = "rules:\n  default: true\n  custom:\n  - seriesQuery: m\n    resources: \
                   {template: <<.Resource>>}\n    metricsQuery: sum(\n";
-    let (report, is_good) = check_text(values).await.unwrap();
-    assert!(!is_good);
+    let (report, outcome) = check_text(values).await.unwrap();
+    assert_eq!(outcome, Outcome::Failure, "{report}");
     let expected = "\nline 6, column 19: rules[0].metricsQuery: not PromQL";
     assert!(report.contains(expected), "{report}");
-    let (report, is_good) = check_text(&values.replace("sum(", "m")).await.unwrap();
-    assert!(is_good && report.contains(" (6 default rules, 1 rule)\n"), "{report}");
+    let (report, outcome) = check_text(&values.replace("sum(", "m")).await.unwrap();
+    assert_eq!(outcome, Outcome::Success, "{report}");
+    assert!(report.contains(" (6 default rules, 1 rule)\n"), "{report}");
     let expected = "\nline 6, column 19: rules[0].metricsQuery: warning: the query selects no";
     assert!(report.contains(expected), "{report}");
 }
 
 #[tokio::test]
 async fn check_names_each_config_map_of_a_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("maps.yaml");
     let map = |name: &str, query: &str| {
         format!(
             "kind: ConfigMap\nmetadata: {{name: {name}, namespace: m}}\ndata:\n  rules.yaml: \
-             |\n    rules:\n    - seriesQuery: m\n      resources: {{template: <<.Resource>>}}\n      \
-             metricsQuery: {query}\n---\n"
+             |\n    rules:\n    - seriesQuery: m\n      resources: {{template: \
+             <<.Resource>>}}\n      metricsQuery: {query}\n---\n"
         )
     };
     let (valid, invalid) = ("m{<<.LabelMatchers>>}", "sum(");
     let maps =
         [map("a", valid), map("b", invalid), map("c", valid).replace("Query: m\n", "Querys: m\n")];
-    std::fs::write(&path, maps.concat()).unwrap();
-    let file = path.to_str().unwrap();
-    let (report, is_good) = check_with(&["check", file]).await.unwrap();
-    assert!(!is_good);
+    let (_dir, file) = &write_rules(&maps.concat());
+    let (report, outcome) = run_check(&["check", file]).await.unwrap();
+    assert_eq!(outcome, Outcome::Failure, "{report}");
     let start = format!(
         "rules in 3 places: 2 with problems: ConfigMap m/b, key rules.yaml; ConfigMap m/c, \
          key rules.yaml\n\nConfigMap m/a, key rules.yaml\n{file}: no problems (1 rule)\n"
@@ -261,11 +250,12 @@ async fn check_names_each_config_map_of_a_file() {
          rules[0].metricsQuery: not"
     );
     assert!(report.contains(&second), "{report}");
-    let third = "maps.yaml: line 24, column 7: rules[0]: unknown field `seriesQuerys`";
+    let third = "rules.yaml: line 24, column 7: rules[0]: unknown field `seriesQuerys`";
     assert!(report.contains(third), "{report}");
     let both = [map("a", valid), map("b", valid)].concat();
-    let (report, is_good) = check_text(&both).await.unwrap();
-    assert!(is_good && report.starts_with("rules in 2 places: no problems\n"), "{report}");
+    let (report, outcome) = check_text(&both).await.unwrap();
+    assert_eq!(outcome, Outcome::Success, "{report}");
+    assert!(report.starts_with("rules in 2 places: no problems\n"), "{report}");
 }
 
 #[tokio::test]
@@ -275,8 +265,8 @@ async fn check_without_a_server_warns_of_queries_without_matchers_or_grouping() 
             "rules:\n- seriesQuery: a\n  resources: {{overrides: {{namespace: {{resource: \
              namespace}}, service: {{resource: service}}}}}}\n  metricsQuery: '{query}'\n"
         );
-        let (report, is_good) = check_text(&rules).await.unwrap();
-        assert!(is_good, "{report}");
+        let (report, outcome) = check_text(&rules).await.unwrap();
+        assert_eq!(outcome, Outcome::Success, "{report}");
         let lines: Vec<_> = report.lines().map(str::to_owned).collect();
         let [first, warnings @ .., _hint] = lines.as_slice() else { panic!("{report}") };
         let counts = if warnings.is_empty() { "no problems" } else { "no problems, 1 warning" };
@@ -316,41 +306,31 @@ async fn check_refuses_an_empty_file() {
 
 #[tokio::test]
 async fn servers_of_the_file_are_reached_only_on_request() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rules.yaml");
     let rules = "servers: [{name: eu, url: 'http://127.0.0.1:1', tokenFile: secret}]\n\
                  externalRules: [{seriesQuery: up, server: eu, metricsQuery: up,\n\
                  \x20 resources: {namespaced: false}}]\n";
-    std::fs::write(&path, rules).unwrap();
-    let file = path.to_str().unwrap();
-    let (report, is_good) = check_with(&["check", file]).await.unwrap();
-    assert!(is_good, "{report}");
+    let (dir, file) = &write_rules(rules);
+    let (report, outcome) = run_check(&["check", file]).await.unwrap();
+    assert_eq!(outcome, Outcome::Success, "{report}");
     assert!(report.ends_with("add --prometheus-url, or --connect for the file's servers\n"));
 
     let credentials = dir.path().to_str().unwrap();
     let connect = ["check", file, "--connect", "--metrics-config-credentials", credentials];
-    let error = format!("{:#}", check_with(&connect).await.unwrap_err());
+    let error = format!("{:#}", run_check(&connect).await.unwrap_err());
     assert!(error.starts_with("unable to read the token file"), "{error}");
     std::fs::write(dir.path().join("secret"), "token").unwrap();
-    let (report, is_good) = check_with(&connect).await.unwrap();
-    assert!(
-        !is_good
-            && report
-                .contains("the request to Prometheus at 127.0.0.1:1 failed: Connection refused"),
-        "{report}"
-    );
-
-    assert_eq!(check_outcome(&connect).await.unwrap().1, Outcome::Inconclusive);
+    let (report, outcome) = run_check(&connect).await.unwrap();
+    assert_eq!(outcome, Outcome::Inconclusive, "{report}");
+    let cause = "the request to Prometheus at 127.0.0.1:1 failed: Connection refused";
+    assert!(report.contains(cause), "{report}");
 
     let url = ["check", file, "--prometheus-url", "http://127.0.0.1:1"];
-    let error = format!("{:#}", check_with(&url).await.unwrap_err());
+    let error = format!("{:#}", run_check(&url).await.unwrap_err());
     assert!(error.contains("the token file /etc/hpa/credentials/secret"), "{error}");
 }
 
 #[tokio::test]
 async fn mistakes_in_servers_are_problems_with_and_without_a_connection() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rules.yaml");
     let rules = "servers:
 - {name: eu, url: 'http://127.0.0.1:1', tokenFile: /etc/passwd}
 externalRules:
@@ -359,12 +339,11 @@ externalRules:
   resources: {namespaced: false}
   metricsQuery: sum(
 ";
-    std::fs::write(&path, rules).unwrap();
-    let file = path.to_str().unwrap();
+    let (_dir, file) = &write_rules(rules);
     let unread = "; not checked against Prometheus: correct the servers first";
     for (flag, place, unread) in [(None, "", ""), (Some("--connect"), " in the file", unread)] {
         let arguments: Vec<&str> = ["check", file].into_iter().chain(flag).collect();
-        let (report, outcome) = check_outcome(&arguments).await.unwrap();
+        let (report, outcome) = run_check(&arguments).await.unwrap();
         assert_eq!(outcome, Outcome::Failure, "{report}");
         let starts = [
             format!("{file}: 3 problems{place} (1 external rule){unread}"),
@@ -387,8 +366,6 @@ externalRules:
 
 #[tokio::test]
 async fn mistakes_are_reported_while_prometheus_is_unreachable() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rules.yaml");
     let rules = "rules:
 - seriesQuery: up
   resources: {template: <<.Resource>>}
@@ -398,10 +375,9 @@ externalRules:
   resources: {namespaced: false}
   metricsQuery: sum(
 ";
-    std::fs::write(&path, rules).unwrap();
-    let file = path.to_str().unwrap();
+    let (_dir, file) = &write_rules(rules);
     let connect = ["check", file, "--prometheus-url", "http://127.0.0.1:1"];
-    let (report, outcome) = check_outcome(&connect).await.unwrap();
+    let (report, outcome) = run_check(&connect).await.unwrap();
     assert_eq!(outcome, Outcome::Inconclusive);
     let starts = [
         format!(
@@ -423,8 +399,8 @@ async fn documented_rules_are_valid() {
     let mut count = 0;
     for block in blocks.filter(has_rules) {
         let (_, rules) = block.split_once('\n').unwrap();
-        let (report, is_good) = check_text(rules).await.unwrap();
-        assert!(is_good, "{report}{rules}");
+        let (report, outcome) = check_text(rules).await.unwrap();
+        assert_eq!(outcome, Outcome::Success, "{report}{rules}");
         count += 1;
     }
     assert!(count > 10, "{count} examples");

@@ -7,23 +7,20 @@ use hpa_calc::{
     Settings,
     defaults::apply_defaults,
     settings::{
-        Bounds, BoundsChange, ProblemKind, Setting, SettingPlace, SettingPolicy, SettingProblem,
+        Bounds, BoundsChange, DOMAIN, ProblemKind, SettingPlace, SettingPolicy, SettingProblem,
     },
 };
 use hpa_controller::k8s::StatusController;
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
-use super::preview::format_local;
+use super::preview::{format_local, heading};
 use crate::{
     autoscaler_name::{decode, describe},
     debug_client::KUBE_CONTROLLER_MANAGER,
     lint::is_autoscaler,
     manifests::Manifest,
 };
-
-/// The name of the setting with the schedule of bounds.
-const BOUNDS_SETTING: &str = "bounds";
 
 /// The bounds of one autoscaler from `from` to `to`.
 pub(super) struct BoundsPreview {
@@ -38,7 +35,7 @@ pub(super) struct BoundsPreview {
     /// Each with its file and line.
     problems: Vec<(String, SettingProblem)>,
     /// Whether kube-controller-manager stored the status last.
-    status_is_from_reference: bool,
+    is_status_of_kube_controller_manager: bool,
 }
 
 /// Previews the autoscalers that have scheduled bounds.
@@ -57,42 +54,40 @@ fn preview_autoscaler(
     from: Timestamp,
     to: Timestamp,
 ) -> anyhow::Result<Option<BoundsPreview>> {
-    let name = describe(&manifest.object);
     let mut object = versions::without_nulls(manifest.object.clone());
     versions::to_v2(&mut object);
     let mut hpa = decode(&object)?;
     apply_defaults(&mut hpa.spec);
     let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
-    let is_of_bounds = |problem: &&SettingProblem| match &problem.place {
-        SettingPlace::Annotation(name) => {
-            Setting::of_annotation(name).is_some_and(|setting| setting.name == BOUNDS_SETTING)
-        }
-        SettingPlace::Field(path) => path.starts_with("spec.bounds"),
-    };
-    let with_place = |problem: &SettingProblem| {
-        let field = match &problem.place {
-            SettingPlace::Annotation(name) => member_path("metadata.annotations", name),
-            SettingPlace::Field(path) => path.clone(),
+    let annotation = format!("{DOMAIN}/bounds");
+    let problems = resolved.problems.iter().filter_map(|problem| {
+        let (field, is_of_bounds) = match &problem.place {
+            SettingPlace::Annotation(name) => {
+                (member_path("metadata.annotations", name), *name == annotation)
+            }
+            SettingPlace::Field(path) => (path.clone(), path.starts_with("spec.bounds")),
         };
-        (manifest.place(&field), problem.clone())
-    };
-    let problems = resolved.problems.iter().filter(is_of_bounds);
-    let problems: Vec<_> = problems.map(with_place).collect();
+        is_of_bounds.then(|| (manifest.place(&field), problem.clone()))
+    });
+    let problems: Vec<_> = problems.collect();
     let settings = resolved.settings;
     if settings.bounds.is_none() && problems.is_empty() {
         return Ok(None);
     }
     let first_entry = settings.bounds.iter().flat_map(|entries| entries.iter()).next();
     Ok(Some(BoundsPreview {
-        name,
+        name: describe(&manifest.object),
         zone: first_entry.map_or(TimeZone::UTC, |entry| entry.time_zone.clone()),
         from,
         to,
         initial_bounds: settings.bounds_at(&hpa.spec, from),
         changes: settings.bounds_changes(&hpa.spec, from, to),
         problems,
-        status_is_from_reference: StatusController::of_object(&manifest.object, Timestamp::now())
-            .is_reference(),
+        is_status_of_kube_controller_manager: StatusController::of_object(
+            &manifest.object,
+            Timestamp::now(),
+        )
+        .is_kube_controller_manager(),
     }))
 }
 
@@ -122,17 +117,12 @@ impl BoundsPreview {
     }
 
     pub(super) fn text(&self) -> String {
-        let zone = self.zone.iana_name().unwrap_or("UTC");
-        let mut text = format!("{}, times in {zone}\n", self.name);
-        // Writing to a string can't fail.
-        for (place, problem) in &self.problems {
-            let label = if is_overridden(problem) { "warning" } else { "error" };
-            let _ = writeln!(text, "{place}: {label}: {problem}");
-        }
+        let mut text = heading(&self.name, &self.zone, &self.problems, is_overridden);
         if !self.is_valid() {
             return text;
         }
-        if self.status_is_from_reference {
+        if self.is_status_of_kube_controller_manager {
+            // Writing to a string can't fail.
             let _ = writeln!(
                 text,
                 "warning: {KUBE_CONTROLLER_MANAGER}, which stored the status last, ignores the \

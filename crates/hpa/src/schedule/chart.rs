@@ -72,13 +72,13 @@ fn bars(slots: &[Option<i64>], max: i64, has_color: bool) -> String {
             }
         };
         if has_color && slot_color != color {
-            text.push_str(if slot_color.is_empty() { RESET } else { slot_color });
+            // Another color doesn't end `DIM`.
+            text.push_str(if color.is_empty() { "" } else { RESET });
+            text.push_str(slot_color);
             color = slot_color;
         }
         text.push(char);
     }
-    if has_color && !color.is_empty() {
-        text.push_str(RESET);
-    }
+    text.push_str(if color.is_empty() { "" } else { RESET });
     text
 }

@@ -1,6 +1,9 @@
 //! Previews the values of schedules.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::{
+    collections::BTreeSet,
+    fmt::{Display, Write},
+};
 
 use anyhow::{anyhow, bail};
 use hpa_collectors::schedules::{
@@ -141,6 +144,28 @@ pub(super) fn format_local(time: Timestamp, zone: &TimeZone) -> String {
     time.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M %:z").to_string()
 }
 
+/// The name of the previewed object, the time zone of its times, and a line for each problem.
+pub(super) fn heading<P: Display>(
+    name: &str,
+    zone: &TimeZone,
+    problems: &[(String, P)],
+    is_warning: impl Fn(&P) -> bool,
+) -> String {
+    let zone = zone.iana_name().unwrap_or("UTC");
+    let mut text = format!("{name}, times in {zone}\n");
+    for (place, problem) in problems {
+        let label = if is_warning(problem) { "warning" } else { "error" };
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{place}: {label}: {problem}");
+    }
+    text
+}
+
+/// Whether the entry can be evaluated: an unknown time zone is replaced by the default one.
+fn is_harmless(problem: &EntryProblem) -> bool {
+    matches!(problem, EntryProblem::UnknownTimeZone { .. })
+}
+
 impl Preview {
     fn new(
         manifest: &Manifest,
@@ -179,10 +204,9 @@ impl Preview {
         })
     }
 
-    /// Whether all entries can be evaluated. An unknown time zone is replaced by the default one.
+    /// Whether all entries can be evaluated.
     pub(super) fn is_valid(&self) -> bool {
-        let mut problems = self.problems.iter();
-        problems.all(|(_, problem)| matches!(problem, EntryProblem::UnknownTimeZone { .. }))
+        self.problems.iter().all(|(_, problem)| is_harmless(problem))
     }
 
     pub(super) fn max_value(&self) -> i64 {
@@ -212,16 +236,7 @@ impl Preview {
     }
 
     pub(super) fn text(&self, has_color: bool) -> String {
-        let zone = self.zone.iana_name().unwrap_or("UTC");
-        let mut text = format!("{}, times in {zone}\n", self.name);
-        // Writing to a string can't fail.
-        for (place, problem) in &self.problems {
-            let label = match problem {
-                EntryProblem::UnknownTimeZone { .. } => "warning",
-                _ => "error",
-            };
-            let _ = writeln!(text, "{place}: {label}: {problem}");
-        }
+        let mut text = heading(&self.name, &self.zone, &self.problems, is_harmless);
         if !self.is_valid() {
             // A schedule with an invalid entry has no values, because the metric fails.
             return text;
@@ -251,11 +266,10 @@ impl Preview {
             };
             let _ = writeln!(text, "note: spec.schedules[{}] {note}", window.entry);
         }
-        let next = self.changes.first().map(|change| (self.local(change.at), change.value));
-        let next = next.map_or_else(
-            || "no change in this time".to_owned(),
-            |(at, value)| format!("next {value} at {at}"),
-        );
+        let next = match self.changes.first() {
+            Some(next) => format!("next {} at {}", next.value, self.local(next.at)),
+            None => "no change in this time".to_owned(),
+        };
         let minutes = self.ramp_seconds / 60;
         let now = self.local(self.from);
         let _ =

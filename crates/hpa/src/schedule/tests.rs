@@ -1,5 +1,4 @@
 use hpa_collectors::schedules::{Compat, Settings};
-use jiff::Timestamp;
 use rstest::rstest;
 
 use super::{bounds::BoundsPreview, field_warnings::field_warnings, preview::Preview};
@@ -25,20 +24,24 @@ items:
     - {type: OneTime, date: 2026-11-24T12:00:00Z, durationMinutes: 60, value: 25}
 ";
 
+/// Previews the file `f.yaml` with this text.
 fn preview_manifests(
-    file: &str,
     text: &str,
     settings: &Settings,
-    from: Timestamp,
-    to: Timestamp,
+    from: &str,
+    to: &str,
 ) -> anyhow::Result<(Vec<Preview>, Vec<BoundsPreview>)> {
-    super::preview_manifests(&manifests::parse(file, text)?, settings, from, to)
+    let manifests = manifests::parse("f.yaml", text)?;
+    super::preview_manifests(&manifests, settings, from.parse()?, to.parse()?)
+}
+
+/// Previews schedules with the default settings.
+fn preview_schedules(text: &str, from: &str, to: &str) -> anyhow::Result<Vec<Preview>> {
+    Ok(preview_manifests(text, &Settings::default(), from, to)?.0)
 }
 
 fn preview_week(manifest: &str) -> anyhow::Result<Vec<Preview>> {
-    let from: Timestamp = "2026-11-23T00:00:00Z".parse()?;
-    let to: Timestamp = "2026-11-30T00:00:00Z".parse()?;
-    Ok(preview_manifests("f.yaml", manifest, &Settings::default(), from, to)?.0)
+    preview_schedules(manifest, "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z")
 }
 
 fn single_preview(manifest: &str) -> Preview {
@@ -71,7 +74,8 @@ Mon 2026-11-23 00:00 +00:00: value 0, next 2 at Tue 2026-11-24 11:06 +00:00; ram
 fn color_does_not_change_the_text() {
     let preview = single_preview(MANIFEST);
     let colored = preview.text(true);
-    assert!(colored.contains("\x1b[36m█"), "{colored}");
+    let bar_after_zeros = "·\x1b[0m\x1b[36m▄█";
+    assert!(colored.contains(bar_after_zeros), "{colored}");
     let mut plain = colored;
     for sequence in ["\x1b[36m", "\x1b[2m", "\x1b[0m"] {
         plain = plain.replace(sequence, "");
@@ -101,7 +105,7 @@ spec:
 }
 
 #[test]
-fn compatible_window_ends_at_midnight() {
+fn window_with_compat_ends_at_midnight() {
     let manifest = "
 apiVersion: zalando.org/v1
 kind: ClusterScalingSchedule
@@ -115,9 +119,8 @@ spec:
     period: {startTime: '23:30', days: [Mon], timezone: UTC}
 ";
     let settings = Settings { compat: Compat::Reference, ..Settings::default() };
-    let from: Timestamp = "2026-11-23T00:00:00Z".parse().expect("a time");
-    let to: Timestamp = "2026-11-25T00:00:00Z".parse().expect("a time");
-    let previews = preview_manifests("f.yaml", manifest, &settings, from, to).expect("a preview").0;
+    let (from, to) = ("2026-11-23T00:00:00Z", "2026-11-25T00:00:00Z");
+    let previews = preview_manifests(manifest, &settings, from, to).expect("a preview").0;
     let json = previews[0].json();
     assert_eq!(json["windows"][0]["end"], "2026-11-24T00:00:00Z");
     let expected = serde_json::json!([
@@ -140,12 +143,9 @@ fn json_has_all_changes_and_windows() {
 
 #[test]
 fn skipped_hour_is_blank() {
-    let from: Timestamp = "2026-03-28T23:00:00Z".parse().expect("a time");
-    let to: Timestamp = "2026-03-29T22:00:00Z".parse().expect("a time");
     let manifest = MANIFEST.replace("UTC", "Europe/Berlin");
-    let (previews, _) =
-        preview_manifests("f.yaml", &manifest, &Settings::default(), from, to).expect("a preview");
-    let text = previews.first().expect("one").text(false);
+    let previews = preview_schedules(&manifest, "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z");
+    let text = previews.expect("a preview")[0].text(false);
     assert!(text.contains("Sun 29 Mar  ····  ····"), "{text}");
 }
 
@@ -220,7 +220,7 @@ fn unknown_and_repeated_fields_are_named_with_object_and_line() {
 }
 
 #[test]
-fn hour_of_one_digit_is_named() {
+fn hour_with_one_digit_is_a_warning() {
     let manifest = MANIFEST.replace("22:00", "8:00");
     let manifests = manifests::parse("f.yaml", &manifest).expect("manifests");
     let expected = "f.yaml:17: warning: ScalingSchedule shop/evening: \
@@ -252,22 +252,19 @@ fn window_that_the_clocks_skip_is_empty() {
     let manifest = MANIFEST
         .replace("'22:00', endTime: '02:00'", "'02:30', endTime: '03:30'")
         .replace("[Fri], timezone: UTC", "[Sun], timezone: Europe/Berlin");
-    let from: Timestamp = "2027-03-26T00:00:00Z".parse().expect("a time");
-    let to: Timestamp = "2027-04-02T00:00:00Z".parse().expect("a time");
-    let (previews, _) =
-        preview_manifests("f.yaml", &manifest, &Settings::default(), from, to).expect("previews");
-    let text = previews[0].text(false);
+    let text_of = |manifest: &str| {
+        let previews = preview_schedules(manifest, "2027-03-26T00:00:00Z", "2027-04-02T00:00:00Z");
+        previews.expect("a preview")[0].text(false)
+    };
+    let text = text_of(&manifest);
     let expected = "\nnote: spec.schedules[0] has an empty window: its end is not after its start, \
                     Sun 2027-03-28 03:30 +02:00, because the clocks go forward\n";
     assert!(text.contains(expected), "{text}");
     // A window that is empty for another cause, an hour and a half after the clocks went forward.
-    let manifest = manifest.replace(
+    let text = text_of(&manifest.replace(
         "date: 2026-11-24T12:00:00Z, durationMinutes: 60",
         "date: 2027-03-28T02:30:00Z, endDate: 2027-03-28T02:00:00Z",
-    );
-    let (previews, _) =
-        preview_manifests("f.yaml", &manifest, &Settings::default(), from, to).expect("previews");
-    let text = previews[0].text(false);
+    ));
     let other = "spec.schedules[1] has an empty window: its end is not after its start, Sun \
                  2027-03-28 04:30 +02:00\n";
     assert!(text.contains(other), "{text}");
@@ -314,16 +311,15 @@ fn daily_schedule(name: &str, entries: usize) -> String {
 #[test]
 fn steps_of_all_schedules_of_a_file_are_limited() {
     let settings = Settings { ramp_steps: 1000, ..Settings::default() };
-    let from: Timestamp = "2026-11-23T12:00:00Z".parse().expect("a time");
-    let to: Timestamp = "2026-11-25T12:00:00Z".parse().expect("a time");
+    let preview = |text: &str| {
+        preview_manifests(text, &settings, "2026-11-23T12:00:00Z", "2026-11-25T12:00:00Z")
+    };
     let manifest = daily_schedule("a", 2) + &daily_schedule("b", 400);
-    let error = preview_manifests("f.yaml", &manifest, &settings, from, to).err();
-    let error = error.expect("an error").to_string();
+    let error = preview(&manifest).err().expect("an error").to_string();
     let expected = "ClusterScalingSchedule b: spec.schedules: with this schedule, the ramps in the \
                     previewed time have 1447200 steps, at most 1000000 are allowed";
     assert!(error.starts_with(expected), "{error}");
-    let (previews, _) =
-        preview_manifests("f.yaml", &daily_schedule("a", 2), &settings, from, to).expect("few");
+    let (previews, _) = preview(&daily_schedule("a", 2)).expect("few");
     assert!(previews[0].windows.is_empty());
     assert!(previews[0].changes.len() > 1000, "{}", previews[0].changes.len());
 }
@@ -346,10 +342,9 @@ spec:
 
 fn bounds_text(manifest: &str) -> String {
     // The clocks go back on Sunday 2026-10-25.
-    let from: Timestamp = "2026-10-23T00:00:00Z".parse().expect("a time");
-    let to: Timestamp = "2026-10-30T00:00:00Z".parse().expect("a time");
-    let (_, previews) =
-        preview_manifests("f.yaml", manifest, &Settings::default(), from, to).expect("previews");
+    let (from, to) = ("2026-10-23T00:00:00Z", "2026-10-30T00:00:00Z");
+    let previews = preview_manifests(manifest, &Settings::default(), from, to);
+    let (_, previews) = previews.expect("previews");
     previews.iter().map(BoundsPreview::text).collect()
 }
 
@@ -397,9 +392,6 @@ fn bounds_that_the_built_in_controller_ignores_are_reported() {
 #[test]
 fn manifest_without_schedule_or_bounds_is_an_error() {
     let without = BOUNDS.replace("/bounds:", "/other:");
-    let error =
-        preview_manifests("f.yaml", &without, &Settings::default(), Timestamp::MIN, Timestamp::MIN)
-            .err();
-    let error = error.expect("an error").to_string();
+    let error = preview_week(&without).err().expect("an error").to_string();
     assert!(error.ends_with("no autoscaler with the setting bounds in the manifest"), "{error}");
 }

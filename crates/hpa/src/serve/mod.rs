@@ -114,7 +114,7 @@ impl TelemetryEndpoints {
     }
 }
 
-fn health_response(outcome: Result<(), impl Display>) -> Response<Bytes> {
+pub(crate) fn health_response(outcome: Result<(), impl Display>) -> Response<Bytes> {
     match outcome {
         Ok(()) => text_response(StatusCode::OK, "ok\n"),
         Err(error) => text_response(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
@@ -122,7 +122,7 @@ fn health_response(outcome: Result<(), impl Display>) -> Response<Bytes> {
 }
 
 /// A response in plain text.
-fn text_response(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
+pub(crate) fn text_response(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = Response::new(text.into());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));

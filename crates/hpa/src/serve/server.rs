@@ -187,7 +187,7 @@ impl<E: Endpoints> SharedState<E> {
             let shared = self.clone();
             async move {
                 tokio::select! {
-                    () = connection.must_close() => {
+                    () = connection.evicted() => {
                         debug!(
                             "closed a connection: there are too many connections or unread \
                              responses"

@@ -130,6 +130,12 @@ fn write_certificate(folder: &Path) -> CertificateDer<'static> {
     cert.der().clone()
 }
 
+/// Reads the certificate that [`write_certificate`] has written.
+fn read_certificate(folder: &Path) -> anyhow::Result<ServingCertificate> {
+    let (chain, key) = (folder.join("tls.crt"), folder.join("tls.key"));
+    Ok(ServingCertificate::from_files(chain, key, HandshakeSettings::default())?)
+}
+
 /// Requests `/healthz` over TLS, trusting one certificate.
 async fn get_trusting(address: SocketAddr, trusted: CertificateDer<'static>) -> Option<String> {
     let mut roots = RootCertStore::empty();
@@ -148,17 +154,11 @@ async fn get_trusting(address: SocketAddr, trusted: CertificateDer<'static>) -> 
 #[tokio::test]
 async fn changed_certificate_is_reloaded() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name);
     let first = write_certificate(folder.path());
-    let certificates = ServingCertificate::from_files(
-        path("tls.crt"),
-        path("tls.key"),
-        HandshakeSettings::default(),
-    )
-    .expect("certificates");
+    let certificate = read_certificate(folder.path()).expect("a certificate");
     let telemetry = Arc::new(Telemetry::default());
     let (_server, address) =
-        serve_telemetry(LOOPBACK, Some(certificates), telemetry.clone()).await.expect("a port");
+        serve_telemetry(LOOPBACK, Some(certificate), telemetry.clone()).await.expect("a port");
     let metrics = telemetry.render();
     let expiry = "\nhpa_serving_certificate_not_after_timestamp_seconds ";
     assert!(metrics.contains(expiry), "{metrics}");
@@ -169,20 +169,13 @@ async fn changed_certificate_is_reloaded() {
     assert!(get_trusting(address, second.clone()).await.is_some());
     assert!(get_trusting(address, first).await.is_none());
     // An unusable file leaves the loaded certificate in place.
-    fs::write(path("tls.key"), "no key").expect("a file");
+    fs::write(folder.path().join("tls.key"), "no key").expect("a file");
     assert!(get_trusting(address, second).await.is_some());
 }
 
 #[test]
 fn error_names_a_missing_certificate_file() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name);
-    let missing = ServingCertificate::from_files(
-        path("tls.crt"),
-        path("tls.key"),
-        HandshakeSettings::default(),
-    )
-    .err()
-    .expect("no file");
+    let missing = read_certificate(folder.path()).err().expect("no file");
     assert!(missing.to_string().contains("tls.crt"), "{missing}");
 }

@@ -87,10 +87,10 @@ fn select_variants(scenario_file: &mut ScenarioFile, names: &[String]) -> anyhow
     let variant_names: Vec<&str> =
         scenario_file.variants.iter().map(|variant| variant.name.as_str()).collect();
     for name in names {
-        let known_names = variant_names.join(", ");
         ensure!(
             variant_names.contains(&name.as_str()),
-            "no variant {name:?}: there are {known_names}"
+            "no variant {name:?}: there are {}",
+            variant_names.join(", ")
         );
     }
     if !names.is_empty() {
@@ -131,8 +131,7 @@ fn page(scenario_file: &ScenarioFile, results: &[report::VariantRun]) -> String 
     let note = note.map(|note| format!("Note: {note}."));
     let description = Some(scenario_file.description.clone()).filter(|text| !text.is_empty());
     let paragraphs = [Some(report::answer_sentence(results)), description, note];
-    let paragraphs: Vec<String> = paragraphs.into_iter().flatten().collect();
-    let description = paragraphs.join("\n");
+    let description = paragraphs.into_iter().flatten().collect::<Vec<_>>().join("\n");
     let scenario_file = ScenarioFile { description, ..scenario_file.clone() };
     report::html(&scenario_file, results, None)
 }

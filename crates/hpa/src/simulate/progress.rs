@@ -2,11 +2,11 @@
 
 use std::{
     io::{IsTerminal, Write as _},
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use hpa_simulate::report::format_duration;
+use parking_lot::Mutex;
 
 /// The bar appears after this time.
 const BAR_DELAY: Duration = Duration::from_millis(500);
@@ -41,7 +41,7 @@ struct ProgressState {
     /// The time and the amount of the first work. The rate of the work excludes the time before it.
     first: Option<(Duration, f64)>,
     /// The time of the last bar or line, since the start.
-    drawn: Option<Duration>,
+    drawn_at: Option<Duration>,
 }
 
 impl Progress {
@@ -64,20 +64,19 @@ impl Progress {
 
     /// Counts completed work, and draws the bar if it is due. The work can exceed the total.
     pub(crate) fn add(&self, work: f64) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.count(work, self.started.elapsed());
         self.draw(&mut state);
     }
 
     /// Draws the bar if it is due. Call this during work that is not counted yet.
     pub(crate) fn refresh(&self) {
-        self.draw(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.draw(&mut self.state.lock());
     }
 
     /// Removes the bar.
     pub(crate) fn finish(&self) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_terminal && state.drawn.is_some() {
+        if self.is_terminal && self.state.lock().drawn_at.is_some() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
@@ -88,7 +87,7 @@ impl Progress {
         if !self.is_due(state, elapsed) {
             return;
         }
-        state.drawn = Some(elapsed);
+        state.drawn_at = Some(elapsed);
         // A failed write must not stop the work.
         let mut output = std::io::stderr();
         if self.is_terminal {
@@ -106,7 +105,7 @@ impl Progress {
         } else {
             (LINE_INTERVAL, LINE_INTERVAL)
         };
-        elapsed >= state.drawn.map_or(delay, |drawn| drawn + interval)
+        elapsed >= state.drawn_at.map_or(delay, |drawn_at| drawn_at + interval)
     }
 
     /// The completed share of the work, from 0 to 1.
@@ -225,7 +224,7 @@ mod tests {
         assert!(!progress.is_due(&state, SECOND * 9));
         assert!(progress.is_due(&state, SECOND * 20));
         assert_eq!(progress.line(&state, SECOND * 20), "25 % (10/40 variants), 30s left");
-        state.drawn = Some(SECOND * 20);
+        state.drawn_at = Some(SECOND * 20);
         assert!(!progress.is_due(&state, SECOND * 29) && progress.is_due(&state, SECOND * 30));
     }
 }

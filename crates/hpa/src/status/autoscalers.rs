@@ -15,9 +15,8 @@ use hpa_controller::debug::ActingController;
 use jiff::SignedDuration;
 
 use super::{
-    check::{Check, Level, Weight},
+    check::{Check, Level, Weight, lowercase_first},
     cluster::ClusterState,
-    controller::lowercase_first,
     lease::describe_lease_error,
 };
 use crate::{
@@ -50,6 +49,9 @@ const WARNING_STATES: [(State, &str); 5] = [
 /// The name of an autoscaler, and the cause of its problem.
 type NamedCause = (String, String);
 
+/// The result of [`controller_of`] by the names of autoscalers.
+type Controllers<'a> = BTreeMap<&'a str, &'a str>;
+
 /// The autoscalers with each problem, and the numbers of those that need no check of their own.
 #[derive(Default)]
 struct Problems {
@@ -57,7 +59,7 @@ struct Problems {
     failing: BTreeMap<String, Vec<NamedCause>>,
     /// The number of failing autoscalers by their root cause.
     root_causes: BTreeMap<String, usize>,
-    by_state: BTreeMap<State, Vec<String>>,
+    by_state: BTreeMap<State, Vec<NamedCause>>,
     by_warning: BTreeMap<(Warning, String), Vec<String>>,
     by_pause: BTreeMap<String, Vec<String>>,
     /// Those whose last status is not stored, unless the controller could not decide either.
@@ -95,14 +97,21 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
     let contested =
         "sharing a target with an autoscaler of another controller, so the replicas may flap";
     checks.extend(names_check(Level::Error, &problems.contested, contested));
-    let of_states = WARNING_STATES.iter().filter_map(|(state, text)| {
-        names_check(Level::Warning, problems.by_state.get(state)?, text)
-    });
-    checks.extend(of_states);
+    let warnings = |precede_state: bool| {
+        let by_warning = problems.by_warning.iter();
+        let warned =
+            by_warning.filter(move |((warning, _), _)| warning.precedes_state() == precede_state);
+        warned.filter_map(|((_, text), names)| names_check(Level::Warning, names, text))
+    };
+    checks.extend(warnings(true));
+    checks.extend(WARNING_STATES.iter().filter_map(|(state, text)| {
+        causes_check(Level::Warning, problems.by_state.get(state)?, |count, names| {
+            format!("{count} {text}: {names}")
+        })
+    }));
     let paused = problems.by_pause.iter();
     checks.extend(paused.filter_map(|(pause, names)| names_check(Level::Warning, names, pause)));
-    let warned = problems.by_warning.iter();
-    checks.extend(warned.filter_map(|((_, text), names)| names_check(Level::Warning, names, text)));
+    checks.extend(warnings(false));
     checks.extend(causes_check(Level::Warning, &problems.waiting, |count, names| {
         format!("{count} waiting for pods: {names}")
     }));
@@ -113,32 +122,44 @@ impl Problems {
     fn find(cluster: &ClusterState) -> Self {
         let status = cluster.status.as_ref();
         let settings = status.map_or_else(|_| Settings::default(), |status| status.settings.into());
+        let autoscalers = cluster.autoscalers.iter();
+        let controllers: Controllers<'_> = autoscalers
+            .filter_map(|one| Some((one.name.as_str(), controller_of(cluster, one)?)))
+            .collect();
         let mut problems = Self::default();
         for autoscaler in &cluster.autoscalers {
             let report = autoscaler.short_report(&settings, &SettingPolicy::default());
-            problems.add(cluster, autoscaler, report);
+            problems.add(cluster, &controllers, autoscaler, report);
         }
         problems
     }
 
-    fn add(&mut self, cluster: &ClusterState, autoscaler: &ListedAutoscaler, report: ShortReport) {
+    fn add(
+        &mut self,
+        cluster: &ClusterState,
+        controllers: &Controllers<'_>,
+        autoscaler: &ListedAutoscaler,
+        report: ShortReport,
+    ) {
         let name = &autoscaler.name;
         let is_problem = report.is_problem(cluster.now);
         // The cause is without the warnings, because each warning has its own check.
         let ShortReport { state, cause, pause, warnings, has_missing_metric, .. } = report;
         if has_missing_metric && state != State::MetricMissing {
-            self.by_state.entry(State::MetricMissing).or_default().push(name.clone());
+            let missing = self.by_state.entry(State::MetricMissing).or_default();
+            missing.push((name.clone(), cause.clone()));
         }
         if let Some(pause) = pause {
             self.by_pause.entry(pause).or_default().push(name.clone());
         }
-        // The report has no such warning if the sentence already names the others.
+        // The report lacks this warning if its sentence already names the other autoscalers. It has
+        // the warning for a conflict of bounds, which has a check of its own.
         let is_shared =
             !autoscaler.other_autoscalers.is_empty() && autoscaler.bounds_conflict.is_none();
         let shared = is_shared.then_some(Warning::SharedTarget);
-        let of_settings = warnings.into_iter().filter(|one| *one != Warning::SharedTarget);
-        for warning in of_settings.chain(shared) {
-            if warning == Warning::SharedTarget && has_other_controller(cluster, autoscaler) {
+        let other_warnings = warnings.into_iter().filter(|one| *one != Warning::SharedTarget);
+        for warning in other_warnings.chain(shared) {
+            if warning == Warning::SharedTarget && has_other_controller(controllers, autoscaler) {
                 self.contested.push(name.clone());
             } else {
                 let text = describe_warning(warning, autoscaler.acting);
@@ -159,7 +180,7 @@ impl Problems {
                 let reason = failed.map(|failed| failed.reason.to_string()).unwrap_or_default();
                 self.add_failing(&reason, autoscaler, cause);
             }
-            // The check of the controller names it, with the cause.
+            // The controller's checks report idle autoscalers, with the reason.
             State::New => match cluster.idle_reason(autoscaler) {
                 Some(idle) if idle.is_certain => self.idle_count += 1,
                 None if is_overdue(cluster, autoscaler) => self.unhandled.push(name.clone()),
@@ -167,7 +188,7 @@ impl Problems {
             },
             State::WaitingForPods if is_problem => self.waiting.push((name.clone(), cause)),
             State::Paused => self.paused_count += 1,
-            state => self.by_state.entry(state).or_default().push(name.clone()),
+            state => self.by_state.entry(state).or_default().push((name.clone(), cause)),
         }
     }
 
@@ -224,9 +245,10 @@ impl Problems {
 
 /// The check of autoscalers with the same problem. `None` if there are none.
 fn names_check(level: Level, names: &[String], problem: &str) -> Option<Check> {
-    let count = counted(names.len(), "autoscaler");
-    let text = format!("{count} {problem}: {}", shorten_names(names));
-    (!names.is_empty()).then(|| Check::new(level, text))
+    (!names.is_empty()).then(|| {
+        let count = counted(names.len(), "autoscaler");
+        Check::new(level, format!("{count} {problem}: {}", shorten_names(names)))
+    })
 }
 
 /// The end of a clause about autoscalers with a warning.
@@ -248,15 +270,17 @@ fn describe_warning(warning: Warning, acting: ActingController) -> String {
         }
         _ => return "with settings that are not used as written (InvalidSettings)".to_owned(),
     };
-    let (is_built_in_writer, is_unknown) = match acting {
+    let (is_writer, is_unknown) = match acting {
         // The warning is from a status that kube-controller-manager stored.
         ActingController::HpaRs => (true, false),
-        ActingController::KubeControllerManager { is_built_in_writer } => {
-            (is_built_in_writer, false)
+        ActingController::KubeControllerManager { is_status_of_kube_controller_manager } => {
+            (is_status_of_kube_controller_manager, false)
         }
-        ActingController::Unknown { is_built_in_writer } => (is_built_in_writer, true),
+        ActingController::Unknown { is_status_of_kube_controller_manager } => {
+            (is_status_of_kube_controller_manager, true)
+        }
     };
-    let built_in = describe_built_in(is_built_in_writer, is_unknown);
+    let built_in = describe_built_in(is_writer, is_unknown);
     let of_hpa_rs = if is_unknown { format!(" and hpa-rs would {obey}") } else { String::new() };
     format!("with {settings} that {built_in} ignores{of_hpa_rs}")
 }
@@ -357,17 +381,16 @@ fn describe_shared_cause(root_causes: &BTreeMap<String, usize>, failing_count: u
 }
 
 /// Whether a different controller stored the status of another autoscaler of the target.
-fn has_other_controller(cluster: &ClusterState, autoscaler: &ListedAutoscaler) -> bool {
-    let others = cluster.autoscalers.iter();
-    let mut others = others.filter(|other| autoscaler.other_autoscalers.contains(&other.name));
-    controller_of(cluster, autoscaler).is_some_and(|controller| {
-        others.any(|other| controller_of(cluster, other).is_some_and(|one| one != controller))
-    })
+fn has_other_controller(controllers: &Controllers<'_>, autoscaler: &ListedAutoscaler) -> bool {
+    let Some(controller) = controllers.get(autoscaler.name.as_str()) else { return false };
+    let others = autoscaler.other_autoscalers.iter();
+    let mut others = others.filter_map(|name| controllers.get(name.as_str()));
+    others.any(|other| other != controller)
 }
 
 /// The controller that stored the status last. `None` if it has lost its lease or is switched off.
-/// Also `None` if it is unknown whether it runs, and the status is not recent: a status that
-/// doesn't change keeps its writer, and so does one that a dry run leaves as it is.
+/// If it is unknown whether it runs, `None` unless the status is recent: an old status keeps its
+/// writer, even if the next controller decides the same or is in dry run.
 fn controller_of<'a>(cluster: &ClusterState, autoscaler: &'a ListedAutoscaler) -> Option<&'a str> {
     let manager = autoscaler.controller.name.as_deref()?;
     let leases = cluster.leases();

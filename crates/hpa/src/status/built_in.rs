@@ -31,10 +31,9 @@ pub(super) fn check(cluster: &ClusterState, conflicts: &[Conflict]) -> Check {
     if is_lost(holder) && !shared.is_empty() {
         return conflict_without_lease(cluster, &shared);
     }
-    let is_needed = cluster
-        .autoscalers
-        .iter()
-        .any(|one| one.controller.is_reference() && cluster.idle_reason(one).is_some());
+    let is_needed = cluster.autoscalers.iter().any(|one| {
+        one.controller.is_kube_controller_manager() && cluster.idle_reason(one).is_some()
+    });
     let level_without_holder = if is_needed { Level::Warning } else { Level::Ok };
     match holder {
         Ok(holder) if holder.has_unreadable_time => {
@@ -84,8 +83,10 @@ fn check_holder(cluster: &ClusterState, holder: &LeaseHolder, shared: &[String])
         }
         None => Check::new(Level::Skipped, text),
         Some(true) if !shared.is_empty() || may_hpa_rs_handle_core_api(cluster) => {
-            let about = format!(" about {}", describe_autoscalers(shared));
-            let about = if shared.is_empty() { String::new() } else { about };
+            let about = match shared {
+                [] => String::new(),
+                shared => format!(" about {}", describe_autoscalers(shared)),
+            };
             let is_certain = is_confirmed && (has_flags || is_recent);
             let beside = if is_certain { " beside this one:" } else { "; if it is," };
             let text = format!("{text}{beside} both overwrite each other's decisions{about}");
@@ -113,12 +114,14 @@ fn conflict_without_lease(cluster: &ClusterState, shared: &[String]) -> Check {
         "{writer}: both overwrite each other's decisions about {}",
         describe_autoscalers(shared)
     );
-    let of_core = cluster.autoscalers.iter().filter(|one| one.api == AutoscalerApi::Core);
+    let core_autoscalers = cluster.autoscalers.iter().filter(|one| one.api == AutoscalerApi::Core);
     let namespaces = |all: Vec<&ListedAutoscaler>| {
         all.into_iter().map(|one| &one.hpa.metadata.namespace).collect::<BTreeSet<_>>().len()
     };
-    let of_shared = of_core.clone().filter(|one| shared.contains(&one.name));
-    let is_in_most = 2 * namespaces(of_shared.collect()) > namespaces(of_core.collect());
+    let names: BTreeSet<&String> = shared.iter().collect();
+    let shared_autoscalers = core_autoscalers.clone().filter(|one| names.contains(&one.name));
+    let is_in_most =
+        2 * namespaces(shared_autoscalers.collect()) > namespaces(core_autoscalers.collect());
     let weight = if is_in_most { Weight::Conflict } else { Weight::PossibleConflict };
     Check::new(Level::Warning, text).with_hint(SWITCH_OFF).with_weight(weight)
 }
@@ -135,8 +138,9 @@ fn unread_lease(error: &Unavailable) -> Check {
 /// A clause about a status that a kube-controller-manager stored after hpa-rs acquired the lease:
 /// both acted at that time. `None` if there is none.
 fn describe_write_after_takeover(cluster: &ClusterState) -> Option<String> {
-    let (newest, takeover) = cluster.built_in.last_write.zip(cluster.takeover())?;
-    is_clearly_after(newest, takeover).then(|| {
+    let holder = cluster.lease.holder.as_ref().ok().filter(|holder| !holder.is_expired())?;
+    let newest = cluster.built_in.last_write?;
+    is_clearly_after(newest, holder.acquired?).then(|| {
         format!(
             "its HPA controller may be on (a status stored {}, after hpa-rs acquired the lease {}, \
              names it)",

@@ -55,8 +55,8 @@ pub(super) struct Section {
 /// The results of all checks, with a headline.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    /// The most severe level. [`Level::Skipped`] counts only if the user may not read all
-    /// autoscalers, or the state of the controller; otherwise, it is [`Level::Ok`].
+    /// The most severe level of the checks. Skipped ones count as [`Level::Ok`], unless the user
+    /// may not read all autoscalers or the state of the controller.
     pub(super) level: Level,
     pub(super) sections: Vec<Section>,
     #[serde(skip)]
@@ -172,6 +172,13 @@ impl Level {
         };
         if has_color { format!("\x1b[{color}m{symbol}\x1b[0m") } else { symbol.to_owned() }
     }
+}
+
+/// The text with its first letter in lower case.
+pub(super) fn lowercase_first(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(chars).collect()
 }
 
 pub(super) fn format_seconds(seconds: f64) -> String {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::autoscalers::is_overdue;
 use crate::{
     args::{StatusArguments, to_std},
-    debug_client::{Instance, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, Unavailable},
+    debug_client::{Instance, LeaderPod, LeaseHolder, Unavailable},
     kubectl::{self, get, unavailability},
     listed_autoscalers::{
         ListScope, ListedAutoscaler, list_all_autoscalers, read_scales, set_activities,
@@ -45,7 +45,7 @@ pub(super) struct ClusterState {
     /// For others, the leases decide.
     pub(super) reconciled_at_url: BTreeSet<String>,
     pub(super) status: Result<ControllerStatus, Unavailable>,
-    /// The lead of the controller's clock, by this status, over the API server's clock.
+    /// See [`ControllerLease::clock_lead`].
     pub(super) clock_lead: SignedDuration,
     pub(super) built_in: KubeControllerManager,
     /// The `APIService`s whose group ends with `metrics.k8s.io`. `None` if the API server has no
@@ -63,8 +63,7 @@ pub(super) struct MetricsApiService {
 
 impl ClusterState {
     pub(super) fn leases(&self) -> Leases<'_> {
-        let Self { lease, writers, built_in, now, .. } = self;
-        Leases { lease, writers, built_in, now: *now }
+        self.lease.with(&self.built_in, &self.writers, self.now)
     }
 
     /// Whether only the autoscalers of one namespace are checked. Then the user may be a tenant,
@@ -85,34 +84,19 @@ impl ClusterState {
         self.lease.holder.as_ref().is_ok_and(may_be_held)
     }
 
-    /// The time at which the holder of the checked lease acquired it. `None` if no instance holds
-    /// it.
-    pub(super) fn takeover(&self) -> Option<Timestamp> {
-        let holder = self.lease.holder.as_ref().ok();
-        let holder = holder.filter(|holder| !holder.is_expired());
-        holder.and_then(|holder| holder.acquired)
-    }
-
     /// Sets the controller that acts on each autoscaler, which may have replaced the one that
     /// stored the status last.
     pub(super) fn set_acting_controllers(&mut self) {
-        let mut autoscalers = std::mem::take(&mut self.autoscalers);
-        for one in &mut autoscalers {
-            let leases = self.leases();
+        // `Self::leases` would borrow the autoscalers.
+        let leases = self.lease.with(&self.built_in, &self.writers, self.now);
+        for one in &mut self.autoscalers {
             let namespace = Some(one.hpa.metadata.namespace.as_str());
             let manager = one.controller.name.as_deref();
             let hpa_rs_answers = self.reconciled_at_url.contains(&one.name);
             one.acting = leases.acting_controller(one.api, namespace, manager, hpa_rs_answers);
         }
         // The bounds depend on the acting controllers: kube-controller-manager ignores schedules.
-        set_other_autoscalers(&mut autoscalers, self.now);
-        self.autoscalers = autoscalers;
-    }
-
-    /// Whether `manager` is kube-controller-manager, and its HPA controller is known to be off.
-    pub(super) fn is_switched_off(&self, manager: &str) -> bool {
-        manager == KUBE_CONTROLLER_MANAGER
-            && self.built_in.is_hpa_controller_on(self.now) == Some(false)
+        set_other_autoscalers(&mut self.autoscalers, self.now);
     }
 
     /// The reason why no controller acts on an autoscaler. `None` if a controller acts, or if it is
@@ -146,9 +130,9 @@ impl ClusterState {
             lease.missing_api(&client, &statuses)
         );
         let responded_at = kubectl::now();
-        let clock_lead = instance.as_ref().ok().map(|one| one.clock_lead(now, responded_at));
-        let controller_now = now.checked_add(lease.clock_lead(clock_lead)).unwrap_or(now);
-        let clock_lead = clock_lead.unwrap_or_default();
+        let instance_lead = instance.as_ref().ok().map(|one| one.clock_lead(now, responded_at));
+        let clock_lead = lease.clock_lead(instance_lead);
+        let controller_now = now.checked_add(clock_lead).unwrap_or(now);
         let built_in = built_in.with_statuses(&statuses);
         let reconciled_at_url =
             instance.as_ref().map(Instance::reconciled_at_url).unwrap_or_default();

@@ -6,7 +6,7 @@ use hpa_calc::{explain::counted, shell::quote};
 use hpa_controller::debug::{ControllerStatus, RefusedRulesFile};
 
 use super::{
-    check::{Check, Level, Weight, format_seconds},
+    check::{Check, Level, Weight, format_seconds, lowercase_first},
     cluster::ClusterState,
     lease::{check_lease, check_lost, describe_renewal, is_left_over},
     other_controllers,
@@ -14,13 +14,13 @@ use super::{
 use crate::{
     debug_client::{LeaseHolder, Unavailable, describe_wrong_clock},
     liveness::{Conflict, Idle, describe_age, describe_autoscalers, group_by_finding},
+    version::short_revision,
 };
 
 /// It is a warning if an autoscaler was last reconciled more than this many sync periods ago, or if
-/// a reconcile has run for longer.
+/// a reconcile has run for longer than this.
 const LATE_PERIODS: f64 = 2.0;
-/// It is an error if an autoscaler was last reconciled more than this many sync periods ago, or if
-/// a reconcile has run for longer.
+/// The same limit for an error.
 const VERY_LATE_PERIODS: f64 = 5.0;
 /// A cache that its watch last confirmed more than this many sync periods ago is a warning. A
 /// healthy watch confirms its cache within two periods.
@@ -57,10 +57,7 @@ pub(super) fn check_controller(
         checks.extend(cluster.lease.others.iter().filter_map(|lease| check_lost(cluster, lease)));
     }
     match &cluster.status {
-        Ok(status) => {
-            checks.push(check_version(status));
-            checks.extend(check_clock(cluster));
-        }
+        Ok(status) => checks.push(check_version(status)),
         // The check of the lease or the pod reports the same error.
         Err(error) if cluster.leader.as_ref().err() == Some(error) => {}
         // The debug API is off by default. A lease that a tenant may have created is no problem.
@@ -73,6 +70,10 @@ pub(super) fn check_controller(
             checks.push(check);
         }
     }
+    checks.extend(describe_wrong_clock(cluster.clock_lead).map(|text| {
+        let hint = "samples, series and pods have other ages for it: correct the clock of its node";
+        Check::new(Level::Warning, text).with_hint(hint)
+    }));
     let is_conflict = built_in.weight == Weight::Conflict;
     let others = other_controllers::check(cluster, is_conflict, conflicts);
     checks.push(built_in);
@@ -129,13 +130,6 @@ pub(super) fn describe_hidden_controller(cluster: &ClusterState) -> Option<Strin
     Some(format!("whether a controller is active is not known{}", newest.unwrap_or_default()))
 }
 
-/// The text with its first letter in lower case.
-pub(super) fn lowercase_first(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|first| first.to_ascii_lowercase());
-    first.into_iter().chain(chars).collect()
-}
-
 fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
     match &cluster.leader {
         Ok(leader) if leader.is_ready => Check::new(Level::Ok, format!("pod {leader} is ready")),
@@ -155,17 +149,8 @@ fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
     }
 }
 
-/// The check of the clock of the instance that answers. `None` if it is right.
-fn check_clock(cluster: &ClusterState) -> Option<Check> {
-    let text = describe_wrong_clock(cluster.clock_lead)?;
-    let holder = cluster.lease.holder.as_ref().ok().filter(|_| cluster.url.is_none());
-    let is_known = holder.is_some_and(|holder| holder.describe_clock_lead().is_some());
-    let hint = "samples, series and pods have other ages for it: correct the clock of its node";
-    Some(Check::new(Level::Warning, text).with_hint(hint).repeated_if(is_known))
-}
-
 fn check_version(status: &ControllerStatus) -> Check {
-    let revision = status.build.revision.get(..7).unwrap_or(&status.build.revision);
+    let revision = short_revision(&status.build);
     let text = format!("hpa {} ({revision}) answers", status.build.version);
     if status.dry_run {
         return Check::new(Level::Warning, format!("{text}, in dry run: it writes nothing"));

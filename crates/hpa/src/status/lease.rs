@@ -67,10 +67,7 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
         let hint = successor.as_ref().map_or_else(pods, describe_successor);
         return Check::new(level, text).with_hint(hint);
     }
-    match holder.describe_clock_lead() {
-        Some(clock) => Check::new(Level::Warning, format!("{text}: {clock}")),
-        None => Check::new(Level::Ok, text),
-    }
+    Check::new(Level::Ok, text)
 }
 
 /// Whether the holder of a lease is known to handle none of the autoscalers. False if there are
@@ -120,9 +117,9 @@ fn check_unheld_lease(cluster: &ClusterState, error: &Unavailable) -> Check {
     }
 }
 
-/// The autoscalers of a lost lease: their status names it, or kube-controller-manager stored the
-/// status, and the last holder of the lease published that it handles them. A tenant can publish
-/// that on its own lease, so a local one counts only in its namespace.
+/// The autoscalers whose status names a lost lease. If kube-controller-manager stored the status,
+/// the scope that the last holder published decides instead. A tenant can publish any scope on its
+/// own lease, so that of a local lease counts only in its namespace.
 fn autoscalers_of<'a>(cluster: &'a ClusterState, lost: &LeaseKey) -> Vec<&'a ListedAutoscaler> {
     let (leases, own) = (cluster.leases(), lost.manager());
     let scope =
@@ -143,10 +140,10 @@ fn autoscalers_of<'a>(cluster: &'a ClusterState, lost: &LeaseKey) -> Vec<&'a Lis
 /// that is known to handle none of the autoscalers of the lost lease doesn't count.
 fn find_successor(cluster: &ClusterState, lost: &LeaseKey) -> Option<LeaseKey> {
     let leases = cluster.leases();
-    let of_lost = autoscalers_of(cluster, lost);
+    let lost_autoscalers = autoscalers_of(cluster, lost);
     let mut held = leases.hpa_rs_leases().filter(|(_, holder)| is_held(holder));
     let successor = held.find(|(name, holder)| {
-        name.may_have_replaced(lost) && !handles_none(holder, of_lost.iter().copied())
+        name.may_have_replaced(lost) && !handles_none(holder, lost_autoscalers.iter().copied())
     });
     successor.map(|(name, _)| name.clone())
 }
@@ -174,14 +171,14 @@ pub(super) fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Che
     if find_successor(cluster, &lost.name).is_some() {
         return None;
     }
-    let of_lease = autoscalers_of(cluster, &lost.name).into_iter().filter(|one| {
+    let unhandled = autoscalers_of(cluster, &lost.name).into_iter().filter(|one| {
         one.hpa.metadata.namespace != lost.name.namespace
             && cluster.idle_reason(one).is_some_and(|idle| !idle.is_certain)
     });
-    let of_lease: Vec<_> = of_lease.collect();
-    let names: Vec<String> = of_lease.iter().map(|one| one.name.clone()).collect();
+    let unhandled: Vec<_> = unhandled.collect();
+    let names: Vec<String> = unhandled.iter().map(|one| one.name.clone()).collect();
     let are_named =
-        of_lease.iter().all(|one| one.controller.name.as_deref() == Some(manager.as_str()));
+        unhandled.iter().all(|one| one.controller.name.as_deref() == Some(manager.as_str()));
     (!names.is_empty()).then(|| {
         let autoscalers = counted(names.len(), "autoscaler");
         let text = if are_named {
@@ -202,9 +199,9 @@ fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
 /// Whether an expired lease is left over from before kube-controller-manager replaced hpa-rs: it
 /// was not renewed recently, and kube-controller-manager stored the status of each autoscaler last.
 pub(super) fn is_left_over(cluster: &ClusterState, holder: &LeaseHolder) -> bool {
-    let is_by_built_in = |one: &ListedAutoscaler| one.controller.is_reference();
+    let is_by_built_in = |one: &ListedAutoscaler| one.controller.is_kube_controller_manager();
     holder.is_expired()
-        && !is_recent_write(holder.renewed, holder.read_at)
+        && !is_recent_write(holder.renewed, holder.requested_at)
         && cluster.autoscalers.iter().all(is_by_built_in)
         && is_replaced_by_built_in(cluster)
 }

@@ -100,9 +100,9 @@ fn names<'a>(autoscalers: impl IntoIterator<Item = &'a ListedAutoscaler>) -> Vec
     autoscalers.into_iter().map(|one| one.name.clone()).collect()
 }
 
-/// The check of an API that is not installed. The controller may read the metrics from another
-/// source, so the API is needed only by autoscalers whose condition names it or that are new, and
-/// by metrics without a value.
+/// The check of an API that is not installed. The controller may read its metrics from another
+/// source. So an autoscaler needs the API only if its condition names the API, if one of these
+/// metrics has no value, or if the autoscaler is new.
 fn not_installed(group: &str, autoscalers: &[ListedAutoscaler]) -> Option<Check> {
     let dependents: Vec<_> = autoscalers.iter().filter(|one| needs_api(one, group)).collect();
     let has_source = dependents.iter().any(|one| has_value_of(one, group));
@@ -201,9 +201,13 @@ fn lacks_value(autoscaler: &ListedAutoscaler, group: &str) -> bool {
 
 /// Whether the status has values of other metrics, but none of a metric of the API.
 fn scales_without_value(autoscaler: &ListedAutoscaler, group: &str) -> bool {
-    !autoscaler.hpa.status.current_metrics.is_empty()
-        && autoscaler.hpa.status.is_true(&ConditionType::ScalingActive)
-        && lacks_value(autoscaler, group)
+    scales_by_metrics(autoscaler) && lacks_value(autoscaler, group)
+}
+
+/// Whether the autoscaler scales by metrics, and its status has their values.
+fn scales_by_metrics(autoscaler: &ListedAutoscaler) -> bool {
+    let status = &autoscaler.hpa.status;
+    status.is_true(&ConditionType::ScalingActive) && !status.current_metrics.is_empty()
 }
 
 /// The metrics of the API, and whether the status has a value of each.
@@ -219,16 +223,15 @@ fn metrics_of<'a>(
     })
 }
 
-/// The metrics of the API that have no value, with the autoscaler: those without one in the status,
-/// or the one that the condition names if it says that the controller's sources lack it.
+/// The metrics of the API that have no value, with the autoscaler. If the condition says that the
+/// controller's sources lack a metric, returns only the metric that it names. Otherwise, if the
+/// status has values, returns the metrics without one.
 fn unread_metrics(autoscaler: &ListedAutoscaler, group: &str) -> Vec<String> {
-    let status = &autoscaler.hpa.status;
-    let is_judged =
-        status.is_true(&ConditionType::ScalingActive) && !status.current_metrics.is_empty();
+    let scales_by_metrics = scales_by_metrics(autoscaler);
     let failure = failure_of(autoscaler).filter(|text| text.contains(ALSO_NOT_BY_API));
     let unread = metrics_of(autoscaler, group).filter(|(spec, has_value)| match failure {
         Some(message) => names_metric(message, spec.metric_name()),
-        None => is_judged && !has_value,
+        None => scales_by_metrics && !has_value,
     });
     unread.map(|(spec, _)| format!("{} ({})", autoscaler.name, spec.metric_name())).collect()
 }
@@ -244,7 +247,8 @@ fn failure_of(autoscaler: &ListedAutoscaler) -> Option<&str> {
     failed.map(|condition| &*condition.message)
 }
 
-/// Whether a message has the name of a metric as a word.
+/// Whether a message has the name of a metric as a word. Names contain the punctuation that may
+/// follow them in a sentence.
 fn names_metric(message: &str, name: &str) -> bool {
     let is_end = |char: char| !(char.is_ascii_alphanumeric() || "._-:/".contains(char));
     message.split(is_end).any(|word| word.trim_end_matches(['.', ':']) == name)

@@ -14,7 +14,7 @@ mod tests;
 use std::process::ExitCode;
 
 use self::{
-    check::{Level, Report, Section},
+    check::{Level, Report, Section, lowercase_first},
     cluster::ClusterState,
 };
 use crate::{
@@ -47,7 +47,7 @@ fn run_checks(cluster: &ClusterState) -> Report {
         Section { name: "autoscalers", checks: autoscalers },
     ]);
     let unread_api = cluster.scope.unread_api.as_deref();
-    let unread_api = unread_api.map(|text| escape_line(&controller::lowercase_first(text)));
+    let unread_api = unread_api.map(|text| escape_line(&lowercase_first(text)));
     let hidden_controller = controller::describe_hidden_controller(cluster);
     let unread: Vec<_> = unread_api.into_iter().chain(hidden_controller).collect();
     if unread.is_empty() && !cluster.scope.is_fallback {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hpa_calc::explain::counted;
-use hpa_controller::{debug::ActingController, k8s::FieldManager};
+use hpa_controller::k8s::FieldManager;
 use jiff::Timestamp;
 
 use super::{
@@ -28,11 +28,11 @@ pub(super) fn check(
     let lease_manager = cluster.lease.name.manager();
     let statuses = status_writers(&cluster.autoscalers);
     let writers = Writer::all(&statuses).into_iter();
-    let (of_lease, others): (Vec<_>, Vec<_>) =
+    let (lease_writers, others): (Vec<_>, Vec<_>) =
         writers.partition(|writer| writer.manager == lease_manager.as_str());
     // A lease that this user may not read may be held.
     let may_have_leader =
-        cluster.may_lease_be_held() || cluster.is_controller_hidden() && !of_lease.is_empty();
+        cluster.may_lease_be_held() || cluster.is_controller_hidden() && !lease_writers.is_empty();
     let leases = cluster.leases();
     // An instance for one namespace may share no autoscaler with the checked controller.
     let is_active =
@@ -55,8 +55,9 @@ pub(super) fn check(
 /// Whether the controller holds no lease or is switched off, and has stored no status since.
 fn has_stopped(cluster: &ClusterState, Writer { manager, newest, .. }: &Writer<'_>) -> bool {
     let leases = cluster.leases();
-    let is_off = cluster.is_switched_off(manager) && !leases.is_recent_write(*newest);
-    is_off || leases.no_longer_writes(manager, *newest)
+    let is_off = *manager == KUBE_CONTROLLER_MANAGER
+        && cluster.built_in.is_hpa_controller_on(cluster.now) == Some(false);
+    is_off && !leases.is_recent_write(*newest) || leases.no_longer_writes(manager, *newest)
 }
 
 /// A clause about the statuses.
@@ -182,10 +183,7 @@ fn check_beside_another(
 /// Whether kube-controller-manager acts on all autoscalers whose status it stored last, because no
 /// hpa-rs does, by the leases.
 fn is_handled_by_built_in(cluster: &ClusterState) -> bool {
-    let is_by_built_in = |one: &ListedAutoscaler| {
-        matches!(one.acting, ActingController::KubeControllerManager { .. })
-    };
-    of_built_in(cluster).all(is_by_built_in)
+    of_built_in(cluster).all(|one| one.acting.is_kube_controller_manager())
 }
 
 /// A clause about the leases that instances of hpa-rs acquired after kube-controller-manager stored
@@ -203,7 +201,7 @@ fn describe_takeover(cluster: &ClusterState) -> Option<String> {
 /// The autoscalers whose status kube-controller-manager stored last.
 fn of_built_in(cluster: &ClusterState) -> impl Iterator<Item = &ListedAutoscaler> {
     let autoscalers = cluster.autoscalers.iter();
-    autoscalers.filter(|one| one.controller.is_reference())
+    autoscalers.filter(|one| one.controller.is_kube_controller_manager())
 }
 
 /// A finding about a held lease that is named only by statuses in the lease's own namespace. A

@@ -96,7 +96,7 @@ fn metrics_api(status: &str, message: &str) -> MetricsApiService {
 fn holder_of(lease: &LeaseKey, identity: &str, renewed: &str) -> LeaseHolder {
     LeaseHolder {
         lease: lease.clone(),
-        read_at: NOW.parse().expect("a time"),
+        requested_at: NOW.parse().expect("a time"),
         identity: identity.to_owned(),
         acquired: None,
         renewed: renewed.parse().ok(),
@@ -156,9 +156,21 @@ fn status_mut(cluster: &mut ClusterState) -> &mut ControllerStatus {
     cluster.status.as_mut().expect("a status")
 }
 
+/// The holder of the checked lease.
+fn holder_mut(cluster: &mut ClusterState) -> &mut LeaseHolder {
+    cluster.lease.holder.as_mut().expect("a holder")
+}
+
 /// A lease without a holder.
 fn unheld(lease: &LeaseKey) -> Result<LeaseHolder, Unavailable> {
     Err(Unavailable::NotHeld { lease: lease.clone(), released: None })
+}
+
+/// Sets the error of reading the lease, the pod of its holder, and the debug API.
+fn set_unavailable(cluster: &mut ClusterState, error: &Unavailable) {
+    cluster.lease.holder = Err(error.clone());
+    cluster.leader = Err(error.clone());
+    cluster.status = Err(error.clone());
 }
 
 /// Sets the writers of a cluster from its autoscalers.
@@ -166,8 +178,9 @@ fn set_writers(cluster: &mut ClusterState) {
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
 }
 
-/// Like [`set_writers`]. Also sets the last write of kube-controller-manager.
-fn with_writers(cluster: ClusterState) -> ClusterState {
+/// Sets the writers of a cluster and the last write of kube-controller-manager, from its
+/// autoscalers.
+fn with_last_writes(cluster: ClusterState) -> ClusterState {
     let statuses = status_writers(&cluster.autoscalers);
     ClusterState {
         writers: NamespaceWriters::new(&statuses),
@@ -222,30 +235,12 @@ fn healthy_controller_has_no_problems() {
     assert_eq!(run_checks(&cluster).text(false), text, "leases are judged as they were read");
 }
 
-#[test]
-fn stale_cache_has_a_sentence() {
-    let mut status = controller_status();
-    status.cache_ages_seconds.insert("pods".to_owned(), 120.0);
-    assert_eq!(status.stale_caches_sentence(), None);
-    status.cache_ages_seconds.insert("pods".to_owned(), 121.0);
-    assert_eq!(
-        status.stale_caches_sentence().as_deref(),
-        Some(
-            "The controller may decide without newer changes, because its watches fail or are \
-             silent (pods for 121s): its log says why, often a right is missing."
-        )
-    );
-    status.watch_errors.insert("pods".to_owned(), "list failed: pods is forbidden".to_owned());
-    let sentence = status.stale_caches_sentence().unwrap_or_default();
-    let end = "(pods for 121s): the watch of pods fails: list failed: pods is forbidden.";
-    assert!(sentence.ends_with(end), "{sentence}");
-}
-
 // With a sync period of 15 s, the limits of lateness are 30 s and 75 s, those of caches 45 s and
 // 150 s.
 #[rstest]
 #[case::pod_not_ready(
-    |it: &mut ClusterState| it.leader.as_mut().expect("a leader").is_ready = false, Level::Error, "is not ready"
+    |it: &mut ClusterState| it.leader.as_mut().expect("a leader").is_ready = false,
+    Level::Error, "is not ready"
 )]
 #[case::late(
     |it: &mut ClusterState| status_mut(it).oldest_reconcile_seconds = Some(31.0),
@@ -296,7 +291,8 @@ fn stale_cache_has_a_sentence() {
         let failed = FailedStatusWrites { autoscalers: 14, error: "cannot patch".into() };
         status_mut(it).failed_status_writes = Some(failed);
     },
-    Level::Error, "the controller can't store the status of 14 autoscalers; the error of one: cannot patch"
+    Level::Error,
+    "the controller can't store the status of 14 autoscalers; the error of one: cannot patch"
 )]
 #[case::histories_off(
     |it: &mut ClusterState| status_mut(it).keep_history = Some(false),
@@ -320,15 +316,6 @@ fn stale_cache_has_a_sentence() {
     "the rules file rules.yaml (changed 5m ago) is refused, so the previous rules are in use: it \
      has no rules"
 )]
-#[case::clock(
-    |it: &mut ClusterState| {
-        let holder = it.lease.holder.as_mut().expect("a holder");
-        holder.clock_lead = jiff::SignedDuration::from_secs(600);
-    },
-    Level::Warning,
-    "lease scaling/hpa is held by hpa-1, renewed 2.0s ago, 1 leader change: its clock is 10m ahead \
-     of that of the API server"
-)]
 #[case::forbidden_watch(
     |it: &mut ClusterState| {
         let status = status_mut(it);
@@ -339,7 +326,7 @@ fn stale_cache_has_a_sentence() {
     "caches confirmed: pods 73s ago; the watch of pods fails: list failed: pods is forbidden"
 )]
 #[case::missing_api(
-    |it: &mut ClusterState| it.missing_api = Some("autoscaling.hpa-rs.dev/v2 is missing".to_owned()),
+    |it: &mut ClusterState| it.missing_api = Some("autoscaling.hpa-rs.dev/v2 is missing".into()),
     Level::Warning, "autoscaling.hpa-rs.dev/v2 is missing"
 )]
 #[case::undecodable(
@@ -381,9 +368,12 @@ fn stale_cache_has_a_sentence() {
     Level::Warning, "metrics.k8s.io/v1beta1 is not available: no endpoints"
 )]
 #[case::other_controller(
-    |it: &mut ClusterState| it.autoscalers[0].controller.name = Some("kube-controller-manager".into()),
+    |it: &mut ClusterState| {
+        it.autoscalers[0].controller.name = Some("kube-controller-manager".into());
+    },
     Level::Warning,
-    "kube-controller-manager stored the status of 1 autoscaler last, most recently 10s ago: shop/web"
+    "kube-controller-manager stored the status of 1 autoscaler last, most recently 10s ago: \
+     shop/web"
 )]
 #[case::paused(
     |it: &mut ClusterState| {
@@ -493,6 +483,11 @@ fn debug_api_that_is_off_is_no_problem() {
     assert!(found[0].1.starts_with(off), "{found:?}");
     let text = run_checks(&cluster).text(false);
     assert!(text.starts_with("√ no problems found; 2 checks skipped\n"), "{text}");
+    // By the lease.
+    cluster.clock_lead = jiff::SignedDuration::from_secs(600);
+    let text = run_checks(&cluster).text(false);
+    let wrong = "‼ 0 errors, 1 warning: the controller misjudges times: its clock is 10m ahead ";
+    assert!(text.starts_with(wrong), "{text}");
 }
 
 #[test]
@@ -506,24 +501,20 @@ fn answers_of_a_lease_that_a_tenant_may_have_created_are_not_shown() {
 }
 
 #[test]
-fn unreadable_input_is_a_warning_with_the_reason() {
+fn unreadable_lease_is_a_warning_and_a_missing_one_an_error() {
     let mut cluster = healthy();
     let forbidden = Unavailable::Forbidden { action: "get the lease".into(), message: "no".into() };
-    cluster.lease.holder = Err(forbidden.clone());
-    cluster.leader = Err(forbidden.clone());
-    cluster.status = Err(forbidden);
+    set_unavailable(&mut cluster, &forbidden);
     let found = problems(&cluster);
     assert_eq!(found.iter().map(|one| one.0).collect::<Vec<_>>(), [Level::Warning, Level::Skipped]);
     assert!(found[0].1.contains("not permitted to get the lease: no"), "{found:?}");
 
-    let lease = cluster.lease.name.clone();
-    cluster.lease.holder = Err(Unavailable::NoLease(lease.clone()));
-    cluster.leader = Err(Unavailable::NoLease(lease.clone()));
-    cluster.status = Err(Unavailable::NoLease(lease));
+    let missing = Unavailable::NoLease(cluster.lease.name.clone());
+    set_unavailable(&mut cluster, &missing);
     let found = problems(&cluster);
-    let maybe = "maybe no controller acts on 1 autoscaler (shop/web): the lease that hpa-rs' status \
-                 names, scaling/hpa, does not exist, and kube-controller-manager's HPA controller \
-                 is off";
+    let maybe = "maybe no controller acts on 1 autoscaler (shop/web): the lease that hpa-rs' \
+                 status names, scaling/hpa, does not exist, and kube-controller-manager's HPA \
+                 controller is off";
     assert_eq!(found[0], (Level::Warning, maybe.to_owned()));
     assert_eq!(found[1].0, Level::Error, "{found:?}");
     let headline = run_checks(&cluster).text(false);
@@ -531,7 +522,7 @@ fn unreadable_input_is_a_warning_with_the_reason() {
 }
 
 #[test]
-fn unreadable_inputs_are_skipped_checks() {
+fn checks_of_missing_inputs_are_skipped() {
     let mut cluster = healthy();
     // No controller has stored a status, and no API is registered.
     let mut new = autoscaler("web", json!([]));
@@ -539,10 +530,8 @@ fn unreadable_inputs_are_skipped_checks() {
     new.created = cluster.now.checked_sub(jiff::SignedDuration::from_secs(9)).ok();
     cluster.autoscalers = vec![new];
     cluster.metrics_apis = Ok(None);
-    let lease = cluster.lease.name.clone();
-    cluster.lease.holder = Err(Unavailable::NoLease(lease.clone()));
-    cluster.leader = Err(Unavailable::NoLease(lease.clone()));
-    cluster.status = Err(Unavailable::NoLease(lease));
+    let missing = Unavailable::NoLease(cluster.lease.name.clone());
+    set_unavailable(&mut cluster, &missing);
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("- 1 of 1 autoscaler without a status yet"), "{text}");
     assert!(text.contains("- the API server registers no metrics APIs"), "{text}");

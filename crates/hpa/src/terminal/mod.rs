@@ -4,6 +4,7 @@ mod ordered;
 
 use std::{
     env, fmt,
+    hash::{BuildHasher, RandomState},
     io::{self, IsTerminal, Write},
 };
 
@@ -56,12 +57,9 @@ pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
     }
     // The YAML library doesn't escape format characters. Encode such strings as placeholders,
     // then insert the escaped strings. Unlike `Value`, `OrderedValue` keeps the order of fields.
-    let json = serde_json::to_string(value)?;
-    let mut placeholder = "escaped-scalar".to_owned();
-    while json.contains(&placeholder) {
-        placeholder.push('-');
-    }
-    let mut ordered: OrderedValue = serde_json::from_str(&json)?;
+    let mut ordered: OrderedValue = serde_json::from_str(&serde_json::to_string(value)?)?;
+    // The name is random, so no text from a cluster contains it.
+    let placeholder = format!("escaped-scalar-{:x}-", RandomState::new().hash_one(()));
     let mut scalars = Vec::new();
     ordered.replace_strings(&mut |text| {
         if text.contains(is_format) {
@@ -136,7 +134,7 @@ pub(crate) fn aligned(rows: &[Vec<String>], separator: &str) -> String {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the value is between 0 and 8"
+    reason = "the value is positive, and the cast saturates"
 )]
 pub(crate) fn bar(value: f64, max: f64) -> char {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use crate::{
     FLAGS,
     services::{ACCESS_KEY, ORGANIZATION, Services, TOKEN},
-    with_annotations,
 };
 
 const INITIAL_REPLICAS: i64 = 10;
@@ -173,12 +172,10 @@ fn testbed_of(cases: &[Case]) -> Testbed {
         }),
     ]);
     for case in cases {
-        let annotations: Vec<_> =
-            case.annotations.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let hpa = objects::hpa(case.name, 1..=99, [case.metric.clone()]);
         testbed.apply_all([
             objects::running_deployment(case.name, INITIAL_REPLICAS),
-            with_annotations(hpa, &annotations),
+            objects::with_collector_annotations(hpa, &case.annotations),
         ]);
     }
     testbed
@@ -186,13 +183,13 @@ fn testbed_of(cases: &[Case]) -> Testbed {
 
 /// The flags that turn on all collectors, with the tokens in files.
 fn collector_flags(address: &str, served: &ServedTestbed) -> Vec<String> {
-    let file = |name: &str| {
+    let write_token = |name: &str| {
         let path = served.dir.path().join(name);
         fs::write(&path, TOKEN).unwrap();
         path.display().to_string()
     };
-    file("zmon-token-secret");
-    file("nakadi-token-secret");
+    write_token("zmon-token-secret");
+    write_token("nakadi-token-secret");
     let flags = [
         "--default-collection-interval=1s".to_owned(),
         format!("--prometheus-url={address}/prometheus"),
@@ -201,7 +198,7 @@ fn collector_flags(address: &str, served: &ServedTestbed) -> Vec<String> {
         "--external-rps-metrics".to_owned(),
         format!("--influxdb-address={address}/influxdb"),
         format!("--influxdb-org={ORGANIZATION}"),
-        format!("--influxdb-token-file={}", file("influxdb-token")),
+        format!("--influxdb-token-file={}", write_token("influxdb-token")),
         "--aws-external-metrics".to_owned(),
         "--aws-region=eu-west-1".to_owned(),
         format!("--zmon-kariosdb-endpoint={address}/zmon"),

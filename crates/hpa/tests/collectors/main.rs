@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
+use axum::{Json, Router, extract::State, routing::get};
 use futures::StreamExt;
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use tokio::{process::Child, time::timeout};
 
 /// Timeout of the wait for an event, more than ten times the expected duration.
-const LIMIT: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(100);
 
 const FLAGS: [&str; 4] = [
     "--collectors",
@@ -46,14 +46,11 @@ const FLAGS: [&str; 4] = [
     "--horizontal-pod-autoscaler-downscale-stabilization=0s",
 ];
 
-/// The value in the served document. If it is 0, the server responds with 503.
+/// The value in the served document.
 type DocumentValue = Arc<AtomicU64>;
 
-async fn document(State(value): State<DocumentValue>) -> Result<Json<Value>, StatusCode> {
-    match value.load(Ordering::SeqCst) {
-        0 => Err(StatusCode::SERVICE_UNAVAILABLE),
-        value => Ok(Json(json!({ "stats": { "rps": value } }))),
-    }
+async fn document(State(value): State<DocumentValue>) -> Json<Value> {
+    Json(json!({ "stats": { "rps": value.load(Ordering::SeqCst) } }))
 }
 
 async fn serve_document(value: &DocumentValue) -> SocketAddr {
@@ -61,31 +58,14 @@ async fn serve_document(value: &DocumentValue) -> SocketAddr {
     hpa_tests::harness::serve(router).await
 }
 
-/// Adds annotations with the prefix `metric-config.`.
-fn with_annotations(mut hpa: Value, annotations: &[(&str, String)]) -> Value {
-    for (name, value) in annotations {
-        hpa["metadata"]["annotations"][format!("metric-config.{name}")] = json!(value);
-    }
-    hpa
-}
-
 /// A testbed with two Deployments: `web` is scaled by a metric of its pods, `mail` by a metric of
 /// an endpoint.
 struct Cluster {
     testbed: Testbed,
     served: ServedTestbed,
-    controller: Option<Child>,
 }
 
 impl Cluster {
-    /// Creates a cluster with a controller.
-    async fn start(address: SocketAddr) -> Self {
-        let mut cluster = Self::new(address).await;
-        let controller = cluster.served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &FLAGS, &[]);
-        cluster.controller = Some(controller);
-        cluster
-    }
-
     async fn new(address: SocketAddr) -> Self {
         let testbed = Testbed::new(Config::default());
         let pod = |index| {
@@ -93,16 +73,17 @@ impl Cluster {
             pod["status"]["podIP"] = "127.0.0.1".into();
             pod
         };
+        let (port, endpoint) = (address.port().to_string(), format!("http://{address}/metrics"));
         let pods = [
-            ("pods.rps.json-path/json-key", "$.stats.rps".to_owned()),
-            ("pods.rps.json-path/path", "/metrics".to_owned()),
-            ("pods.rps.json-path/port", address.port().to_string()),
-            ("pods.rps.json-path/interval", "1s".to_owned()),
+            ("pods.rps.json-path/json-key", "$.stats.rps"),
+            ("pods.rps.json-path/path", "/metrics"),
+            ("pods.rps.json-path/port", port.as_str()),
+            ("pods.rps.json-path/interval", "1s"),
         ];
         let external = [
-            ("external.mails.json-path/json-key", "$.stats.rps".to_owned()),
-            ("external.mails.json-path/endpoint", format!("http://{address}/metrics")),
-            ("external.mails.json-path/interval", "1s".to_owned()),
+            ("external.mails.json-path/json-key", "$.stats.rps"),
+            ("external.mails.json-path/endpoint", endpoint.as_str()),
+            ("external.mails.json-path/interval", "1s"),
         ];
         let mut mails = objects::external_metric("mails", "10");
         mails["external"]["metric"]["selector"]["matchLabels"]["type"] = "json-path".into();
@@ -113,15 +94,20 @@ impl Cluster {
             objects::running_deployment("mail", 2),
             pod(0),
             pod(1),
-            with_annotations(web, &pods),
-            with_annotations(objects::hpa("mail", 1..=9, [mails]), &external),
+            objects::with_collector_annotations(web, &pods),
+            objects::with_collector_annotations(objects::hpa("mail", 1..=9, [mails]), &external),
         ]);
         let served = ServedTestbed::new(&testbed).await;
-        Self { testbed, served, controller: None }
+        Self { testbed, served }
     }
 
-    /// Starts an instance that takes part in the election.
-    fn start_instance(&self) -> Child {
+    /// Starts a controller without leader election.
+    fn start_controller(&self) -> Child {
+        self.served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &FLAGS, &[])
+    }
+
+    /// Starts a controller that takes part in the leader election.
+    fn start_electing_controller(&self) -> Child {
         let election = [
             "run",
             "--metrics-port=0",
@@ -138,12 +124,12 @@ impl Cluster {
 
     /// Creates an autoscaler whose annotation has an invalid port.
     fn apply_invalid_annotation(&self) {
-        let port = ("pods.rps.json-path/port", "http".to_owned());
-        let key = ("pods.rps.json-path/json-key", "$.rps".to_owned());
+        let port = ("pods.rps.json-path/port", "http");
+        let key = ("pods.rps.json-path/json-key", "$.rps");
         let broken = objects::hpa("broken", 1..=9, [objects::pods_metric("rps", "10")]);
         self.testbed.apply_all([
             objects::running_deployment("broken", 2),
-            with_annotations(broken, &[port, key]),
+            objects::with_collector_annotations(broken, &[port, key]),
         ]);
     }
 
@@ -163,14 +149,15 @@ impl Cluster {
                 }
             }
         };
-        timeout(LIMIT, found).await.unwrap_or_else(|_| panic!("{}", self.served.log()))
+        timeout(TIMEOUT, found).await.unwrap_or_else(|_| panic!("{}", self.served.log()))
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_of_pods_and_of_an_endpoint_scale_both_ways() {
     let value = DocumentValue::new(30.into());
-    let cluster = Cluster::start(serve_document(&value).await).await;
+    let cluster = Cluster::new(serve_document(&value).await).await;
+    let _controller = cluster.start_controller();
     tokio::join!(cluster.wait_for_replicas("web", 6), cluster.wait_for_replicas("mail", 3));
     value.store(5, Ordering::SeqCst);
     tokio::join!(cluster.wait_for_replicas("web", 1), cluster.wait_for_replicas("mail", 1));
@@ -180,10 +167,10 @@ async fn documents_of_pods_and_of_an_endpoint_scale_both_ways() {
 async fn next_leader_collects_and_reports() {
     let value = DocumentValue::new(30.into());
     let cluster = Cluster::new(serve_document(&value).await).await;
-    let mut leader = cluster.start_instance();
+    let mut leader = cluster.start_electing_controller();
     tokio::join!(cluster.wait_for_replicas("web", 6), cluster.wait_for_replicas("mail", 3));
-    let _standby = cluster.start_instance();
-    // A crash, without a release of the lease.
+    let _standby = cluster.start_electing_controller();
+    // The leader crashes, so it doesn't release the lease.
     leader.kill().await.unwrap();
     value.store(5, Ordering::SeqCst);
     tokio::join!(cluster.wait_for_replicas("web", 1), cluster.wait_for_replicas("mail", 1));
@@ -194,7 +181,8 @@ async fn next_leader_collects_and_reports() {
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_annotation_is_an_event_of_its_autoscaler() {
     let value = DocumentValue::new(30.into());
-    let cluster = Cluster::start(serve_document(&value).await).await;
+    let cluster = Cluster::new(serve_document(&value).await).await;
+    let _controller = cluster.start_controller();
     cluster.apply_invalid_annotation();
     let message = cluster.wait_for_event("CreateNewMetricsCollector").await;
     assert_eq!(

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 /// Timeout of every wait, more than ten times the expected duration.
-pub(crate) const LIMIT: Duration = Duration::from_secs(100);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(100);
 
 pub(crate) struct DashboardSession {
     pub(crate) host: String,
@@ -21,7 +21,7 @@ impl DashboardSession {
     /// Reads the address that the program prints, and exchanges its token for a cookie.
     pub(crate) async fn log_in(child: &mut Child) -> Self {
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let line = timeout(LIMIT, lines.next_line()).await.expect("in time");
+        let line = timeout(TIMEOUT, lines.next_line()).await.expect("in time");
         let line = line.expect("UTF-8").expect("a line");
         let address = line.strip_prefix("The dashboard is at http://").expect("an address");
         let (host, token) = address.split_once("/?token=").expect("a token");
@@ -48,7 +48,7 @@ impl DashboardSession {
                 response.push_str(&String::from_utf8_lossy(&buffer[..length]));
             }
         };
-        timeout(LIMIT, read).await.unwrap_or_else(|_| panic!("no {text:?} in time"));
+        timeout(TIMEOUT, read).await.unwrap_or_else(|_| panic!("no {text:?} in time"));
         response
     }
 }

@@ -10,14 +10,13 @@ use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{AUTOSCALER, Cluster, DEPLOYMENT, FIRST_POD, overwritten_event, web_with};
+use super::{
+    AUTOSCALER, Cluster, DEPLOYMENT, FIRST_POD, annotate, overwritten_event, set_status, web_with,
+};
 
 #[tokio::test]
 async fn pause_is_ignored_if_kube_controller_manager_stored_the_status() {
-    let pause = |all: &mut Vec<Value>| {
-        all[AUTOSCALER]["metadata"]["annotations"] =
-            json!({ "autoscaling.hpa-rs.dev/pause": "true" });
-    };
+    let pause = |all: &mut Vec<Value>| annotate(&mut all[AUTOSCALER], "pause", "true");
     let cluster = Cluster::new(web_with(4, objects::cpu_metric(30), pause)).await;
     cluster
         .expect(&[
@@ -27,11 +26,7 @@ async fn pause_is_ignored_if_kube_controller_manager_stored_the_status() {
         ])
         .await;
     let mut hpa = cluster.testbed.hpa("web").expect("an autoscaler");
-    hpa["metadata"]["managedFields"] = json!([{
-        "manager": "kube-controller-manager", "operation": "Update", "subresource": "status",
-        "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
-        "time": "2026-01-01T00:00:00Z",
-    }]);
+    hpa["metadata"]["managedFields"] = status_fields_of("kube-controller-manager");
     let deployment = cluster.testbed.deployment("web").expect("a Deployment");
     let file = cluster.write_dump(vec![hpa, deployment]);
     let output = cluster.explain(&["-f", &file]).await;
@@ -44,8 +39,7 @@ async fn pause_that_kube_controller_manager_ignores_is_reported_with_its_lease()
     let (now, old) = (Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
     let paused = |leases: Vec<Value>| {
         let mut all = controlled_by("kube-controller-manager");
-        all[AUTOSCALER]["metadata"]["annotations"] =
-            json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+        annotate(&mut all[AUTOSCALER], "pause", "true");
         Cluster::new(all.into_iter().chain(leases))
     };
     let held = |renewed| vec![lease("kube-system", "kube-controller-manager", renewed)];
@@ -85,10 +79,8 @@ async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
     let flags = "; its flags can't be read here, so its HPA controller may be on";
     assert!(line.starts_with("- kube-controller-manager holds its lease (cp-1, "), "{line}");
     assert!(line.ends_with(flags), "{line}");
-    let container = json!({
-        "name": "kube-controller-manager", "image": "k",
-        "command": ["kube-controller-manager", "--controllers=*,-horizontal-pod-autoscaler-controller"],
-    });
+    let command = ["kube-controller-manager", BUILT_IN_IS_OFF];
+    let container = json!({ "name": "kube-controller-manager", "image": "k", "command": command });
     cluster.testbed.apply_all([json!({
         "apiVersion": "v1", "kind": "Pod", "spec": { "containers": [container] },
         "metadata": { "name": "kube-controller-manager-cp-1", "namespace": "kube-system" },
@@ -98,16 +90,20 @@ async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
     assert!(line.starts_with("√ ") && line.ends_with(off), "{line}");
 }
 
+/// The managed fields of an autoscaler whose status `manager` stored.
+fn status_fields_of(manager: &str) -> Value {
+    json!([{
+        "manager": manager, "operation": "Update", "subresource": "status",
+        "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
+        "time": "2026-01-01T00:00:00Z",
+    }])
+}
+
 /// The objects of [`super::web`] with half of the needed pods, and a status that `manager` stored.
 fn controlled_by(manager: &str) -> Vec<Value> {
-    let status = |all: &mut Vec<Value>| {
-        all[AUTOSCALER]["metadata"]["managedFields"] = json!([{
-            "manager": manager, "operation": "Update", "subresource": "status",
-            "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
-            "time": "2026-01-01T00:00:00Z",
-        }]);
-    };
-    web_with(2, objects::cpu_metric(30), status)
+    web_with(2, objects::cpu_metric(30), |all| {
+        all[AUTOSCALER]["metadata"]["managedFields"] = status_fields_of(manager);
+    })
 }
 
 fn namespace_object(name: &str) -> Value {
@@ -118,15 +114,15 @@ fn lease(namespace: &str, name: &str, renewed: Timestamp) -> Value {
     objects::lease(namespace, name, "a_1", renewed)
 }
 
-/// The lease of an instance of hpa-rs that handles all autoscalers of the core API in these
-/// namespaces, or in all if there are none.
+/// The lease of an instance of hpa-rs that handles the autoscalers of the core API in these
+/// namespaces, or in all namespaces if the list is empty.
 fn lease_for(namespaces: &[&str], mut lease: Value) -> Value {
     let scope = json!({ "holder": "a_1", "apis": ["core"], "namespaces": namespaces });
     lease["metadata"]["annotations"][INSTANCE_SCOPE] = scope.to_string().into();
     lease
 }
 
-/// The pod of kube-controller-manager that holds the lease of [`lease`].
+/// A pod of kube-controller-manager that the holder `a_1` of a [`lease`] names.
 fn built_in_pod(arguments: &[&str]) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -286,8 +282,7 @@ async fn controller_that_has_just_released_its_lease_is_no_conflict() {
 async fn lease_of_the_successor_is_found_in_other_namespaces() {
     let (now, old) = (Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
     let mut objects = controlled_by("kube-controller-manager");
-    objects[AUTOSCALER]["metadata"]["annotations"] =
-        json!({ "autoscaling.hpa-rs.dev/dry-run": "true" });
+    annotate(&mut objects[AUTOSCALER], "dry-run", "true");
     objects.push(lease("kube-system", "kube-controller-manager", old));
     let mut other = controlled_by("hpa-controller:scaling/hpa").remove(AUTOSCALER);
     other["metadata"]["namespace"] = json!("other");
@@ -315,7 +310,7 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
 /// kube-controller-manager was switched off. In the first case, the lease doesn't have the
 /// namespaces, as with an earlier version of hpa-rs.
 #[tokio::test]
-async fn release_for_other_namespaces_acts_on_none_of_this_one() {
+async fn instance_for_other_namespaces_acts_on_no_autoscaler_of_this_one() {
     let now = Timestamp::now();
     let mut all = controlled_by("kube-controller-manager");
     all.insert(0, namespace_object("autoscaling"));
@@ -364,7 +359,7 @@ async fn release_for_other_namespaces_acts_on_none_of_this_one() {
 }
 
 #[tokio::test]
-async fn url_that_can_not_be_read_is_reported_with_all_autoscalers() {
+async fn unreadable_controller_url_is_reported_above_all_autoscalers() {
     let mut objects = controlled_by("hpa-controller:shop/hpa");
     objects.push(lease("shop", "hpa", Timestamp::now()));
     let cluster = Cluster::new(objects).await;
@@ -411,7 +406,7 @@ async fn several_controllers_are_reported_while_they_run() {
     );
 }
 
-/// Neither has a lease. Each has stored the status of one of the autoscalers.
+/// Each of the two controllers has stored the status of one autoscaler.
 #[tokio::test]
 async fn pause_is_ignored_while_two_controllers_without_a_lease_act() {
     let set_writer = |hpa: &mut Value, manager: &str| {
@@ -424,8 +419,7 @@ async fn pause_is_ignored_while_two_controllers_without_a_lease_act() {
     ] {
         let mut all = controlled_by(first);
         set_writer(&mut all[AUTOSCALER], first);
-        all[AUTOSCALER]["metadata"]["annotations"] =
-            json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+        annotate(&mut all[AUTOSCALER], "pause", "true");
         let mut other = all[AUTOSCALER].clone();
         other["metadata"]["name"] = json!("other");
         other["spec"]["scaleTargetRef"]["name"] = json!("other");
@@ -449,15 +443,8 @@ async fn pause_is_ignored_while_two_controllers_without_a_lease_act() {
 #[tokio::test]
 async fn settings_that_kube_controller_manager_ignores_are_named() {
     let mut all = controlled_by("kube-controller-manager");
-    all[AUTOSCALER]["metadata"]["annotations"] =
-        json!({ "autoscaling.hpa-rs.dev/sync-period": "30s" });
-    all[AUTOSCALER]["status"] = json!({
-        "currentReplicas": 2, "desiredReplicas": 2,
-        "conditions": [{
-            "type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }],
-    });
+    annotate(&mut all[AUTOSCALER], "sync-period", "30s");
+    set_status(&mut all[AUTOSCALER], 2, &[["AbleToScale", "True", "ReadyForNewScale", ""]]);
     let cluster = Cluster::new(all).await;
     let text = "the setting sync-period has no effect: kube-controller-manager, which stored the \
                 status last, ignores it";
@@ -472,17 +459,12 @@ async fn settings_that_kube_controller_manager_ignores_are_named() {
 #[tokio::test]
 async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() {
     let mut all = controlled_by("hpa-controller:shop/hpa");
-    all[AUTOSCALER]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
-    let condition = |kind: &str, reason: &str| {
-        json!({
-            "type": kind, "status": "True", "reason": reason, "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        })
-    };
-    let conditions =
-        [condition("AbleToScale", "ReadyForNewScale"), condition("Paused", "PausedByAnnotation")];
-    all[AUTOSCALER]["status"] =
-        json!({ "currentReplicas": 2, "desiredReplicas": 2, "conditions": conditions });
+    annotate(&mut all[AUTOSCALER], "pause", "true");
+    let conditions = [
+        ["AbleToScale", "True", "ReadyForNewScale", ""],
+        ["Paused", "True", "PausedByAnnotation", ""],
+    ];
+    set_status(&mut all[AUTOSCALER], 2, &conditions);
     let now = Timestamp::now();
     let released = released_lease("shop", "hpa", now);
     all.extend([released, lease("kube-system", "kube-controller-manager", now)]);
@@ -490,15 +472,15 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
     let status = async || cluster.hpa(&["status", "-n", "shop"]).await.0;
 
     // The flags of kube-controller-manager can't be read.
-    let unknown = "hpa-rs would obey the pause; kube-controller-manager, which may act now, ignores \
-                   the pause";
+    let unknown = "hpa-rs would obey the pause; kube-controller-manager, which may act now, \
+                   ignores the pause";
     cluster.expect(&[&format!("{unknown}; its lease is held by a_1, renewed ")]).await;
     let output = cluster.explain(&["shop/web"]).await;
     let first = output.lines().next().unwrap_or_default();
     let clause = "; no instance holds the lease shop/hpa, and whether kube-controller-manager ";
     assert!(first.contains(clause) && first.contains(&format!("; {unknown}")), "{output}");
     let output = cluster.explain(&["-A"]).await;
-    assert!(output.contains(&format!("; {unknown}\n")), "{output}");
+    assert!(output.contains(&format!("shop/web  {unknown}; ")), "{output}");
     let problem = "1 autoscaler with a pause that kube-controller-manager, which";
     let output = status().await;
     let maybe = "may act now, ignores and hpa-rs would obey: shop/web";
@@ -507,11 +489,11 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
     cluster.testbed.apply_all([built_in_pod(&[])]);
     let known = "kube-controller-manager, which acts now, ignores the pause";
     let first = "shop/web scales from 2 to 4: ";
-    let leases = [": ", known, "; its lease is held by a_1, renewed "].concat();
+    let leases = format!(": {known}; its lease is held by a_1, renewed ");
     let none = "s ago, and no instance holds the lease shop/hpa.";
     cluster.expect(&[first, &leases, none]).await;
     let output = cluster.explain(&["-A"]).await;
-    assert!(output.contains(&format!("; {known}\n")), "{output}");
+    assert!(output.contains(&format!("shop/web  {known}; ")), "{output}");
     let output = status().await;
     assert!(output.contains(&format!("{problem} acts now, ignores: shop/web")), "{output}");
 
@@ -525,7 +507,8 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
     assert!(output.contains(&format!("{problem} {maybe}")), "{output}");
 
     cluster.testbed.apply_all([built_in_pod(&[BUILT_IN_IS_OFF])]);
-    cluster.expect(&["shop/web is paused by annotation and stays at 2: "]).await;
+    let paused = "shop/web is paused by annotation since 2026-01-01T00:00:00Z and stays at 2: ";
+    cluster.expect(&[paused]).await;
     let output = status().await;
     assert!(output.contains("1 autoscaler paused by annotation: shop/web"), "{output}");
 }
@@ -533,7 +516,7 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
 /// kube-controller-manager before 1.36 scales a target from any zero if `minReplicas` is 0, and
 /// has no condition `ScaledToZero`.
 #[tokio::test]
-async fn zero_of_an_old_kube_controller_manager_follows_the_metrics() {
+async fn old_kube_controller_manager_scales_a_target_at_zero() {
     let objects = |active: [&str; 2]| {
         let mut all = controlled_by("kube-controller-manager");
         all.truncate(FIRST_POD);
@@ -541,13 +524,7 @@ async fn zero_of_an_old_kube_controller_manager_follows_the_metrics() {
         all[AUTOSCALER]["spec"]["minReplicas"] = json!(0);
         all[AUTOSCALER]["spec"]["metrics"] = json!([objects::external_metric("queue", "10")]);
         let [status, reason] = active;
-        all[AUTOSCALER]["status"] = json!({
-            "currentReplicas": 0, "desiredReplicas": 0,
-            "conditions": [{
-                "type": "ScalingActive", "status": status, "reason": reason, "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
+        set_status(&mut all[AUTOSCALER], 0, &[["ScalingActive", status, reason, ""]]);
         all
     };
     let cluster = Cluster::new(objects(["True", "ValidMetricFound"])).await;
@@ -591,16 +568,12 @@ async fn wrong_clock_of_the_lease_holder_decides_and_is_reported() {
     let time = |at: i64| minutes(at).strftime("%H:%M").to_string();
     let mut all = controlled_by("hpa-controller:shop/hpa");
     let bounds = json!([{ "start": time(3), "end": time(30), "minReplicas": 7 }]);
-    let annotations = json!({ "autoscaling.hpa-rs.dev/bounds": bounds.to_string() });
-    all[AUTOSCALER]["metadata"]["annotations"] = annotations;
-    all[AUTOSCALER]["status"] = json!({
-        "currentReplicas": 2, "desiredReplicas": 2,
-        "conditions": [{ "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound" }],
-    });
+    annotate(&mut all[AUTOSCALER], "bounds", &bounds.to_string());
+    set_status(&mut all[AUTOSCALER], 2, &[["ScalingActive", "True", "ValidMetricFound", ""]]);
     let mut lease = lease("shop", "hpa", minutes(5));
     lease["metadata"]["managedFields"] = json!([{
         "manager": "hpa", "operation": "Update", "apiVersion": "coordination.k8s.io/v1",
-        "time": now.strftime("%FT%TZ").to_string(), "fieldsType": "FieldsV1",
+        "time": format!("{now:.0}"), "fieldsType": "FieldsV1",
         "fieldsV1": { "f:spec": { "f:renewTime": {} } },
     }]);
     all.push(lease);
@@ -625,7 +598,7 @@ async fn leases_and_statuses_are_judged_by_the_clock_of_the_api_server() {
     let seconds_ago = |seconds| Timestamp::now() + difference - SignedDuration::from_secs(seconds);
     let mut all = controlled_by("hpa-controller:kube-system/hpa-controller");
     all[AUTOSCALER]["metadata"]["managedFields"][0]["time"] =
-        json!(seconds_ago(90).strftime("%FT%TZ").to_string());
+        json!(format!("{:.0}", seconds_ago(90)));
     let mut expired = lease("kube-system", "hpa-controller", seconds_ago(80));
     expired["spec"]["leaseDurationSeconds"] = json!(15);
     all.extend([expired, lease("kube-system", "kube-controller-manager", seconds_ago(3))]);

@@ -4,7 +4,10 @@ use hpa_tests::harness::{SettableMetrics, objects};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{AUTOSCALER, Cluster, DEPLOYMENT, FIRST_POD, overwritten_event, web, web_with};
+use super::{
+    AUTOSCALER, Cluster, DEPLOYMENT, FIRST_POD, annotate, custom_api_definition, overwritten_event,
+    set_status, web, web_with,
+};
 
 #[tokio::test]
 async fn report_names_counted_pods_and_the_next_change() {
@@ -48,8 +51,8 @@ async fn limiting_bound_or_policy_is_named() {
     Cluster::new(web_with(4, objects::cpu_metric(30), policy))
         .await
         .expect(&[
-            "would scale from 4 to 5: cpu is at 60% of requests, target 30%; policies allow 5 for now, \
-             metrics ask for 8; no controller has stored a status",
+            "would scale from 4 to 5: cpu is at 60% of requests, target 30%; policies allow 5 for \
+             now, metrics ask for 8; no controller has stored a status",
             "1 Pods in 60s, from 4: at most 5",
         ])
         .await;
@@ -57,16 +60,9 @@ async fn limiting_bound_or_policy_is_named() {
 
 #[tokio::test]
 async fn unknown_history_is_reported_when_stabilization_holds() {
-    let stabilized = |all: &mut Vec<Value>| {
-        all[AUTOSCALER]["status"] = json!({
-            "currentReplicas": 4, "desiredReplicas": 4,
-            "conditions": [{
-                "type": "AbleToScale", "status": "True", "reason": "ScaleDownStabilized",
-                "message": "recent recommendations were higher than current one",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
-    };
+    let message = "recent recommendations were higher than current one";
+    let condition = ["AbleToScale", "True", "ScaleDownStabilized", message];
+    let stabilized = |all: &mut Vec<Value>| set_status(&mut all[AUTOSCALER], 4, &[condition]);
     Cluster::new(web_with(4, objects::cpu_metric(120), stabilized))
         .await
         .expect(&[
@@ -127,10 +123,7 @@ async fn pod_that_cannot_be_scheduled_has_the_message_of_the_scheduler() {
 #[tokio::test]
 async fn overwritten_scalings_are_read_from_the_event() {
     let mut all = web(4, vec![objects::cpu_metric(60)]);
-    all[AUTOSCALER]["status"] = json!({
-        "currentReplicas": 4, "desiredReplicas": 4,
-        "conditions": [{ "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound" }],
-    });
+    set_status(&mut all[AUTOSCALER], 4, &[["ScalingActive", "True", "ValidMetricFound", ""]]);
     all.push(overwritten_event(Timestamp::now()));
     let cluster = Cluster::new(all).await;
     let clause = "; another client has changed the replicas after at least 3 scalings";
@@ -203,13 +196,8 @@ async fn unusable_target_is_explained() {
     let message = "pods by selector app=web are controlled by multiple HPAs: [shop/other shop/web]";
     let ambiguous = |all: &mut Vec<Value>| {
         twice(all);
-        all[AUTOSCALER]["status"] = json!({
-            "currentReplicas": 2, "desiredReplicas": 2,
-            "conditions": [{
-                "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
-                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
+        let condition = ["ScalingActive", "False", "AmbiguousSelector", message];
+        set_status(&mut all[AUTOSCALER], 2, &[condition]);
     };
     Cluster::new(web_with(2, objects::cpu_metric(60), ambiguous))
         .await
@@ -218,7 +206,7 @@ async fn unusable_target_is_explained() {
             "Merge this one and shop/other into one autoscaler with several metrics",
         ])
         .await;
-    // The other one may have been out of its bounds at each of its reconciles.
+    // No condition says that the autoscalers stopped scaling.
     Cluster::new(web_with(2, objects::cpu_metric(60), twice))
         .await
         .expect(&[
@@ -234,13 +222,8 @@ async fn bounds_that_exclude_those_of_another_autoscaler_precede_its_condition()
     let conflicting = |all: &mut Vec<Value>| {
         let message = "pods by selector app=web are controlled by multiple HPAs: [shop/other \
                        shop/web]";
-        all[AUTOSCALER]["status"] = json!({
-            "currentReplicas": 4, "desiredReplicas": 4,
-            "conditions": [{
-                "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
-                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
+        let condition = ["ScalingActive", "False", "AmbiguousSelector", message];
+        set_status(&mut all[AUTOSCALER], 4, &[condition]);
         let mut other = all[AUTOSCALER].clone();
         other["metadata"]["name"] = json!("other");
         (other["spec"]["minReplicas"], other["spec"]["maxReplicas"]) = (json!(12), json!(20));
@@ -261,15 +244,9 @@ async fn autoscaler_that_scales_beside_one_in_dry_run_is_explained_by_its_metric
     let beside_dry_run = |all: &mut Vec<Value>| {
         let mut other = all[AUTOSCALER].clone();
         other["metadata"]["name"] = json!("other");
-        other["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/dry-run": "true" });
+        annotate(&mut other, "dry-run", "true");
         all.push(other);
-        all[AUTOSCALER]["status"] = json!({
-            "currentReplicas": 2, "desiredReplicas": 2,
-            "conditions": [{
-                "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound",
-                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
+        set_status(&mut all[AUTOSCALER], 2, &[["ScalingActive", "True", "ValidMetricFound", ""]]);
     };
     Cluster::new(web_with(2, objects::cpu_metric(60), beside_dry_run))
         .await
@@ -281,13 +258,8 @@ async fn autoscaler_that_scales_beside_one_in_dry_run_is_explained_by_its_metric
 async fn conflicting_autoscaler_is_named_once_beside_others_of_the_target() {
     let three = |all: &mut Vec<Value>| {
         let message = "pods by selector app=web are controlled by multiple HPAs";
-        all[AUTOSCALER]["status"] = json!({
-            "currentReplicas": 4, "desiredReplicas": 4,
-            "conditions": [{
-                "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
-                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
+        let condition = ["ScalingActive", "False", "AmbiguousSelector", message];
+        set_status(&mut all[AUTOSCALER], 4, &[condition]);
         for (name, min, max) in [("big", 12, 20), ("middle", 8, 14)] {
             let mut other = all[AUTOSCALER].clone();
             other["metadata"]["name"] = json!(name);
@@ -360,33 +332,24 @@ async fn similar_names_of_unknown_metrics_are_listed() {
 
 #[tokio::test]
 async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
-    let definition = hpa_calc::crd::definition().expect("a definition");
     let mut all = web(4, vec![objects::cpu_metric(60)]);
     let mut custom = all[AUTOSCALER].clone();
     custom["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
-    all.extend([serde_json::to_value(definition).expect("JSON"), custom]);
+    all.extend([custom_api_definition(), custom]);
     let cluster = Cluster::new(all.clone()).await;
     for (own, other) in [("shop/web", "rhpa/shop/web"), ("rhpa/shop/web", "shop/web")] {
         let output = cluster.explain(&[own]).await;
         let start = format!("{own} shares its target with {other} and stays at 4: ");
         assert!(output.starts_with(&start), "{output}");
-        let advice = format!(
-            "Merge the autoscalers of the target into one with several metrics: this one and \
-                 {other}."
-        );
-        assert!(output.contains(&advice), "{output}");
+        let advice = "Merge the autoscalers of the target into one with several metrics: this one ";
+        assert!(output.contains(&format!("{advice}and {other}.")), "{output}");
     }
     // A controller of both APIs has reported that they share a target.
+    let message = "pods by selector app=web are controlled by multiple HPAs: [shop/web \
+                   rhpa/shop/web]";
     for index in [AUTOSCALER, all.len() - 1] {
-        all[index]["status"] = json!({
-            "currentReplicas": 4, "desiredReplicas": 4,
-            "conditions": [{
-                "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
-                "message": "pods by selector app=web are controlled by multiple HPAs: [shop/web \
-                            rhpa/shop/web]",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
+        let condition = ["ScalingActive", "False", "AmbiguousSelector", message];
+        set_status(&mut all[index], 4, &[condition]);
     }
     let cluster = Cluster::new(all).await;
     for (own, other) in [("shop/web", "rhpa/shop/web"), ("rhpa/shop/web", "shop/web")] {
@@ -400,16 +363,12 @@ async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
 #[tokio::test]
 async fn autoscalers_with_problems_get_one_line_each() {
     let failing = |all: &mut Vec<Value>| {
-        all[AUTOSCALER]["status"] = json!({
-            "currentReplicas": 4, "desiredReplicas": 0,
-            "conditions": [{
-                "type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric",
-                "message": "the HPA was unable to compute the replica count: failed to get cpu \
-                    utilization: unable to get metrics for resource cpu: no metrics returned from \
-                    resource metrics API",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
+        let message = "the HPA was unable to compute the replica count: failed to get cpu \
+                       utilization: unable to get metrics for resource cpu: no metrics returned \
+                       from resource metrics API";
+        let condition = ["ScalingActive", "False", "FailedGetResourceMetric", message];
+        set_status(&mut all[AUTOSCALER], 4, &[condition]);
+        all[AUTOSCALER]["status"]["desiredReplicas"] = json!(0);
     };
     let cluster = Cluster::new(web_with(4, objects::cpu_metric(60), failing)).await;
     let output = cluster.explain(&["-A"]).await;
@@ -417,18 +376,12 @@ async fn autoscalers_with_problems_get_one_line_each() {
     assert!(output.starts_with(line), "{output}");
     assert!(output.contains("1 of 1 autoscaler has a problem"), "{output}");
     let held = |all: &mut Vec<Value>| {
-        let condition = |kind: &str, reason: &str| {
-            json!({ "type": kind, "status": "True", "reason": reason, "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z" })
-        };
-        all[AUTOSCALER]["status"] = json!({
-            "currentReplicas": 10, "desiredReplicas": 10,
-            "conditions": [
-                condition("AbleToScale", "ReadyForNewScale"),
-                condition("ScalingActive", "ValidMetricFound"),
-                condition("ScalingLimited", "TooManyReplicas"),
-            ],
-        });
+        let conditions = [
+            ["AbleToScale", "True", "ReadyForNewScale", ""],
+            ["ScalingActive", "True", "ValidMetricFound", ""],
+            ["ScalingLimited", "True", "TooManyReplicas", ""],
+        ];
+        set_status(&mut all[AUTOSCALER], 10, &conditions);
     };
     let at_maximum = Cluster::new(web_with(10, objects::cpu_metric(60), held)).await;
     let output = at_maximum.explain(&["-A"]).await;

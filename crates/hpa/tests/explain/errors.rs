@@ -17,13 +17,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command, time::timeout};
 
-use super::{AUTOSCALER, Cluster, FIRST_POD, web, web_with};
+use super::{AUTOSCALER, Cluster, FIRST_POD, custom_api_definition, web, web_with};
 
 #[tokio::test]
 async fn hanging_api_server_is_reported_after_one_request() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let server = format!("http://{address}");
     let connection_count = Arc::new(AtomicUsize::new(0));
     let accepted = connection_count.clone();
     tokio::spawn(async move {
@@ -35,13 +34,7 @@ async fn hanging_api_server_is_reported_after_one_request() {
     });
     let dir = tempfile::tempdir().expect("a directory");
     let kubeconfig = dir.path().join("kubeconfig");
-    let text = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "silent",
-        "clusters": [{ "name": "silent", "cluster": { "server": server } }],
-        "contexts": [{ "name": "silent", "context": { "cluster": "silent", "user": "silent" } }],
-        "users": [{ "name": "silent", "user": {} }],
-    });
-    fs::write(&kubeconfig, text.to_string()).expect("a kubeconfig");
+    fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a kubeconfig");
     let mut explain = Command::new(env!("CARGO_BIN_EXE_hpa"));
     explain.args(["explain", "shop/web", "--request-timeout=1s", "--kubeconfig"]).arg(kubeconfig);
     let output = explain.output().await.expect("the program runs");
@@ -79,10 +72,24 @@ async fn error_about_an_absent_autoscaler_names_a_few_similar_ones() {
     let autoscaler = |name: &&str| objects::hpa(name, 2..=10, vec![objects::cpu_metric(60)]);
     let names = ["web1", "web2", "web3", "web4", "web5"];
     let cluster = Cluster::new(names.iter().map(autoscaler).collect::<Vec<_>>()).await;
-    let explain = ["explain", "shop/web0"];
-    let (_, error, is_success) = cluster.hpa(&explain).await;
+    let (_, error, is_success) = cluster.hpa(&["explain", "shop/web0"]).await;
     let expected = "hpa: there is no autoscaler shop/web0. Similar: web1, web2, web3 and 2 more\n";
     assert!(!is_success && error == expected, "{error}");
+}
+
+#[tokio::test]
+async fn error_about_an_absent_autoscaler_names_those_of_the_other_api() {
+    let mut custom = objects::hpa("api", 2..=10, vec![objects::cpu_metric(60)]);
+    custom["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
+    let cluster = Cluster::new([custom_api_definition(), custom]).await;
+    for (name, others) in [
+        ("shop/none", ". The namespace shop has rhpa/shop/api"),
+        ("shop/apis", ". Similar: rhpa/shop/api"),
+    ] {
+        let (_, error, is_success) = cluster.hpa(&["explain", name]).await;
+        let expected = format!("hpa: there is no autoscaler {name}{others}\n");
+        assert!(!is_success && error == expected, "{error}");
+    }
 }
 
 #[tokio::test]
@@ -101,25 +108,21 @@ async fn absent_namespace_is_an_error_of_commands_that_list() {
     assert!(!is_success && error.ends_with(expected), "{error}");
 }
 
-fn forbidden(message: &str) -> Effect {
-    Effect::Status {
-        code: 403,
-        reason: "Forbidden".into(),
-        message: message.into(),
-        retry_after_seconds: None,
+/// A testbed that refuses these requests with the status code 403.
+fn testbed_forbidding(requests: impl IntoIterator<Item = Match>, message: &str) -> Testbed {
+    let faults = Faults::new(1);
+    for request in requests {
+        faults.add(Fault::on(request).effect(Effect::status(403, "Forbidden", message)));
     }
+    Testbed::new(Config { interceptor: Some(Arc::new(faults)), ..Config::default() })
 }
 
 /// A tenant's kubeconfig has the namespace `default`.
 #[tokio::test]
 async fn own_namespace_is_read_if_reading_all_is_forbidden() {
-    let faults = Faults::new(1);
     let of_all = Match::verb("list").resource("horizontalpodautoscalers").namespace("");
-    for request in [of_all, Match::verb("get").resource("leases")] {
-        faults.add(Fault::on(request).effect(forbidden("not permitted")));
-    }
-    let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
-    let testbed = Testbed::new(config);
+    let requests = [of_all, Match::verb("get").resource("leases")];
+    let testbed = testbed_forbidding(requests, "not permitted");
     let mut autoscaler = objects::hpa("web", 2..=10, [objects::cpu_metric(60)]);
     autoscaler["metadata"]["namespace"] = json!("default");
     testbed.apply_all([autoscaler]);
@@ -149,11 +152,7 @@ async fn own_namespace_is_read_if_reading_all_is_forbidden() {
 async fn forbidden_request_is_not_reported_as_a_decision() {
     let message = "deployments.apps \"web\" is forbidden: User \"ann\" cannot get resource \
                    \"deployments/scale\" in API group \"apps\" in the namespace \"shop\"";
-    let faults = Faults::new(1);
-    let request = Match::verb("get").resource("deployments");
-    faults.add(Fault::on(request).effect(forbidden(message)));
-    let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
-    let testbed = Testbed::new(config);
+    let testbed = testbed_forbidding([Match::verb("get").resource("deployments")], message);
     testbed.apply_all([objects::namespace()]);
     testbed.apply_all(web(2, vec![objects::cpu_metric(30)]));
     let served = ServedTestbed::new(&testbed).await;
@@ -174,11 +173,8 @@ async fn missing_permission_ends_shadow_report_at_once() {
         ("get", "apps", "deployments", "the scale of Deployment shop/web can't be read: "),
     ] {
         let message = format!("{resource} is forbidden: User \"ann\" cannot {verb} it");
-        let faults = Faults::new(1);
         let request = Match::verb(verb).group(group).resource(resource);
-        faults.add(Fault::on(request).effect(forbidden(&message)));
-        let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
-        let testbed = Testbed::new(config);
+        let testbed = testbed_forbidding([request], &message);
         testbed.apply_all([objects::namespace()]);
         testbed.apply_all(web(2, vec![objects::cpu_metric(30)]));
         let served = ServedTestbed::new(&testbed).await;
@@ -205,8 +201,7 @@ async fn time_out_of_range_is_reported_with_object_and_field() {
         let set_time =
             |all: &mut Vec<Value>| all[index]["status"][field] = json!("9999-12-31T23:59:59Z");
         let cluster = Cluster::new(web_with(2, objects::cpu_metric(60), set_time)).await;
-        let explain = ["explain", "shop/web"];
-        let (_, error, is_success) = cluster.hpa(&explain).await;
+        let (_, error, is_success) = cluster.hpa(&["explain", "shop/web"]).await;
         assert!(!is_success && error.contains(expected), "{error}");
     }
 }
@@ -215,17 +210,13 @@ async fn time_out_of_range_is_reported_with_object_and_field() {
 async fn error_about_the_custom_api_names_the_flag() {
     let mut moved = objects::hpa("moved", 2..=10, vec![objects::cpu_metric(60)]);
     moved["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
-    let definition = hpa_calc::crd::definition().expect("a definition");
-    let definition = serde_json::to_value(definition).expect("JSON");
-    let cluster = Cluster::new([definition, moved]).await;
-    let explain = ["explain", "shop/moved"];
-    let (_, error, is_success) = cluster.hpa(&explain).await;
+    let cluster = Cluster::new([custom_api_definition(), moved]).await;
+    let (_, error, is_success) = cluster.hpa(&["explain", "shop/moved"]).await;
     let expected = "shop/moved is an autoscaler of autoscaling.hpa-rs.dev/v2, not of \
                     autoscaling/v2: add --autoscaler-api=custom";
     assert!(!is_success && error.contains(expected), "{error}");
     cluster.testbed.apply_all([objects::hpa("web", 2..=10, vec![objects::cpu_metric(60)])]);
-    let explain = ["explain", "rhpa/shop/web"];
-    let (_, error, is_success) = cluster.hpa(&explain).await;
+    let (_, error, is_success) = cluster.hpa(&["explain", "rhpa/shop/web"]).await;
     let expected = "shop/web is an autoscaler of autoscaling/v2, not of \
                     autoscaling.hpa-rs.dev/v2: leave out rhpa/";
     assert!(!is_success && error.contains(expected), "{error}");
@@ -249,8 +240,7 @@ async fn custom_api_that_is_not_installed_is_named() {
         let (output, ..) = cluster.hpa(arguments).await;
         assert!(output.contains(&warning), "{arguments:?}: {output}");
     }
-    let definition = hpa_calc::crd::definition().expect("a definition");
-    cluster.testbed.apply_all([serde_json::to_value(definition).expect("JSON")]);
+    cluster.testbed.apply_all([custom_api_definition()]);
     for arguments in all {
         let (output, ..) = cluster.hpa(arguments).await;
         assert!(!output.contains(unserved), "{arguments:?}: {output}");

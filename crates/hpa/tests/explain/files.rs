@@ -6,6 +6,15 @@ use tokio::process::Command;
 
 use super::{Cluster, web};
 
+/// An item of a `PodMetricsList`: a sample of 600m CPU of the pod `web-<index>`.
+fn pod_metrics(index: i64) -> Value {
+    json!({
+        "metadata": { "name": format!("web-{index}"), "namespace": NAMESPACE },
+        "timestamp": "2026-01-01T00:00:00Z", "window": "15s",
+        "containers": [{ "name": "app", "usage": { "cpu": "600m" } }],
+    })
+}
+
 #[tokio::test]
 async fn json_yaml_and_files_have_the_same_report() {
     let cluster = Cluster::new(web(4, vec![objects::cpu_metric(30)])).await;
@@ -15,13 +24,6 @@ async fn json_yaml_and_files_have_the_same_report() {
     assert_eq!((&live["scaleTo"], &live["metrics"][0]["utilization"]), (&json!(8), &json!(60)));
     let yaml = cluster.explain(&["shop/web", "-o", "yaml"]).await;
     assert!(yaml.contains("scaleTo: 8"), "{yaml}");
-    let pod_metrics = |index: i64| {
-        json!({
-            "metadata": { "name": format!("web-{index}"), "namespace": NAMESPACE },
-            "timestamp": "2026-01-01T00:00:00Z", "window": "15s",
-            "containers": [{ "name": "app", "usage": { "cpu": "600m" } }],
-        })
-    };
     let mut items = web(4, vec![objects::cpu_metric(30)]);
     items.push(json!({
         "kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1",
@@ -86,16 +88,12 @@ fn debug_document(window_seconds: f64) -> Value {
 async fn history_of_a_dump_stabilizes_the_decision() {
     let cluster = Cluster::new([]).await;
     let explain = async |document: Option<Value>, flags: &[&str]| {
-        let pod_metrics = |index: i64| {
-            json!({
-                "kind": "PodMetrics", "apiVersion": "metrics.k8s.io/v1beta1",
-                "metadata": { "name": format!("web-{index}"), "namespace": NAMESPACE },
-                "timestamp": "2026-01-01T00:00:00Z", "window": "15s",
-                "containers": [{ "name": "app", "usage": { "cpu": "600m" } }],
-            })
-        };
         let mut items = web(4, vec![objects::cpu_metric(120)]);
-        items.extend((0..4).map(pod_metrics));
+        for mut sample in (0..4).map(pod_metrics) {
+            sample["kind"] = json!("PodMetrics");
+            sample["apiVersion"] = json!("metrics.k8s.io/v1beta1");
+            items.push(sample);
+        }
         items.extend(document);
         let file = cluster.write_dump(items);
         cluster.explain(&[&["-f", &*file], flags].concat()).await

@@ -106,6 +106,30 @@ fn overwritten_event(at: Timestamp) -> Value {
     })
 }
 
+/// Sets the annotation of a setting.
+fn annotate(hpa: &mut Value, setting: &str, value: &str) {
+    hpa["metadata"]["annotations"][format!("autoscaling.hpa-rs.dev/{setting}")] = json!(value);
+}
+
+/// Sets the status of an autoscaler. A condition is a type, status, reason and message.
+fn set_status(hpa: &mut Value, replicas: i64, conditions: &[[&str; 4]]) {
+    let condition = |[condition_type, status, reason, message]: &[&str; 4]| {
+        json!({
+            "type": condition_type, "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+    hpa["status"] = json!({
+        "currentReplicas": replicas, "desiredReplicas": replicas, "conditions": conditions,
+    });
+}
+
+/// The `CustomResourceDefinition` of the custom API.
+fn custom_api_definition() -> Value {
+    serde_json::to_value(hpa_calc::crd::definition().expect("a definition")).expect("JSON")
+}
+
 /// The objects of [`web`] with a change.
 fn web_with(replicas: i64, metric: Value, change: impl FnOnce(&mut Vec<Value>)) -> Vec<Value> {
     let mut all = web(replicas, vec![metric]);

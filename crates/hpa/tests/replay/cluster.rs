@@ -59,7 +59,7 @@ impl Cluster {
 
     /// Waits until Prometheus has the whole hour, then serves the cluster's objects. Returns a
     /// kubeconfig.
-    pub(crate) fn complete(&self) -> String {
+    pub(crate) fn finish_and_serve(&self) -> String {
         self.scraped.recv().expect("Prometheus scrapes the cluster");
         let testbed = self.completed.recv().expect("the hour ends");
         let (address, handle) = self

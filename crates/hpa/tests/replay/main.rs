@@ -73,7 +73,7 @@ fn cpu_load_is_rebuilt(prometheus: &Prometheus) {
 }
 
 fn live_autoscalers_are_replayed(prometheus: &Prometheus) {
-    let rules = prometheus.write_file("rules.yaml", RULES).display().to_string();
+    let rules = prometheus.write_file("rules.yaml", RULES);
     let rules = ["--metrics-config", &rules, "--metrics-max-age", "3h"];
     let cases = [
         ("web", "cpu", 0.6, &[] as &[&str]),
@@ -81,12 +81,12 @@ fn live_autoscalers_are_replayed(prometheus: &Prometheus) {
         ("search", "ingress_requests", 0.98, &rules),
         ("worker", "orders_per_second", 0.98, &rules),
     ];
-    for (name, load, equal, arguments) in cases {
+    for (name, load, min_equal, arguments) in cases {
         let replay = prometheus.replay_live(&format!("shop/{name}"), arguments);
         println!("match of {name}: {}", replay["match"]);
         assert_eq!(replay["load"], load);
         assert!(match_number(&replay, "recordedScalings") >= 5.0, "{}", replay["match"]);
-        assert!(match_number(&replay, "equal") >= equal, "{}", replay["match"]);
+        assert!(match_number(&replay, "equal") >= min_equal, "{}", replay["match"]);
         assert_eq!(replay["match"]["trust"], "good", "{name}");
     }
 }
@@ -101,7 +101,7 @@ fn wrong_target_is_not_trusted(prometheus: &Prometheus) {
 }
 
 fn rule_and_query_give_the_same_load(prometheus: &Prometheus) {
-    let rules = prometheus.write_file("rules.yaml", RULES).display().to_string();
+    let rules = prometheus.write_file("rules.yaml", RULES);
     let hpa = hpa(requests_metric());
     let by_rule =
         prometheus.replay_json(&hpa, &["--metrics-config", &rules, "--metrics-max-age", "3h"]);
@@ -115,9 +115,9 @@ fn rule_and_query_give_the_same_load(prometheus: &Prometheus) {
 
 fn saved_scenario_gives_the_same_run(prometheus: &Prometheus) {
     let variants = "variants:\n- name: high\n  patch: {autoscaler: {spec: {minReplicas: 9}}}\n";
-    let variants = prometheus.write_file("variants.yaml", variants).display().to_string();
-    let saved = prometheus.write_file("saved.yaml", "").display().to_string();
-    let page = prometheus.write_file("page.html", "").display().to_string();
+    let variants = prometheus.write_file("variants.yaml", variants);
+    let saved = prometheus.write_file("saved.yaml", "");
+    let page = prometheus.write_file("page.html", "");
     let arguments = ["--variants", &variants, "--save", &saved, "--html", &page];
     let replay = prometheus.replay_json(&hpa(cpu_metric(60)), &arguments);
     let output = Command::new(env!("CARGO_BIN_EXE_hpa"))

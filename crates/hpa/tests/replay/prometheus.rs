@@ -50,18 +50,19 @@ impl Prometheus {
         let dir = tempfile::tempdir().expect("a directory");
         let (child, url) = start_prometheus(dir.path(), cluster.address);
         let kubeconfig = dir.path().join("kubeconfig");
-        fs::write(&kubeconfig, cluster.complete()).expect("a file");
+        fs::write(&kubeconfig, cluster.finish_and_serve()).expect("a file");
         let end = start + SignedDuration::from_hours(1);
         Some(Self { child, url, end, dir, kubeconfig, _cluster: cluster })
     }
 
-    pub(crate) fn write_file(&self, name: &str, text: &str) -> PathBuf {
+    /// Writes a file and returns its path.
+    pub(crate) fn write_file(&self, name: &str, text: &str) -> String {
         let path = self.dir.path().join(name);
         fs::write(&path, text).expect("a file");
-        path
+        path.display().to_string()
     }
 
-    fn replay(&self) -> Command {
+    fn replay_command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
         command.env_clear().args(["replay", "--since", "1h", "--prometheus", &self.url]);
         command.arg("--until").arg(self.end.to_string());
@@ -71,7 +72,8 @@ impl Prometheus {
     /// Replays the autoscaler of a manifest.
     pub(crate) fn replay_manifest(&self, hpa: &Value, arguments: &[&str]) -> Output {
         let file = self.write_file("hpa.yaml", &hpa.to_string());
-        self.replay().arg("-f").arg(file).args(arguments).output().expect("the program runs")
+        let mut replay = self.replay_command();
+        replay.arg("-f").arg(file).args(arguments).output().expect("the program runs")
     }
 
     pub(crate) fn replay_json(&self, hpa: &Value, arguments: &[&str]) -> Value {
@@ -80,7 +82,7 @@ impl Prometheus {
 
     /// Replays an autoscaler of the cluster.
     pub(crate) fn replay_live(&self, name: &str, arguments: &[&str]) -> Value {
-        let mut replay = self.replay();
+        let mut replay = self.replay_command();
         replay.arg(name).arg("--kubeconfig").arg(&self.kubeconfig).args(["-o", "json"]);
         json_output(&replay.args(arguments).output().expect("the program runs"))
     }

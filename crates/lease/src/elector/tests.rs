@@ -40,7 +40,7 @@ async fn create_in_missing_namespace_is_a_failure() {
     let mut elector = elector(|| 404);
     assert!(elector.read_lease().await, "there is no lease");
     assert!(matches!(elector.write_lease(Step::Create).await, LeaseWrite::Failed));
-    assert!(elector.failure_logged.is_some(), "the failure is logged");
+    assert!(elector.failure_logged_at.is_some(), "the failure is logged");
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,14 +48,14 @@ async fn lasting_failure_is_logged_once_a_minute() {
     for code in [401, 403, 500] {
         let mut elector = elector(move || code);
         assert!(!elector.read_lease().await);
-        let first = elector.failure_logged;
+        let first = elector.failure_logged_at;
         assert!(first.is_some(), "{code}");
         tokio::time::advance(Duration::from_secs(59)).await;
         assert!(!elector.read_lease().await);
-        assert_eq!(elector.failure_logged, first, "{code}");
+        assert_eq!(elector.failure_logged_at, first, "{code}");
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(!elector.read_lease().await);
-        assert_eq!(elector.failure_logged, Some(Instant::now()), "{code}");
+        assert_eq!(elector.failure_logged_at, Some(Instant::now()), "{code}");
     }
 }
 

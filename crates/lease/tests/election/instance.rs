@@ -31,6 +31,7 @@ pub(crate) enum Network {
     Works,
     Fails,
     Hangs,
+    /// Requests reach the API server after this time.
     Slow(Duration),
     /// The API server handles requests at once, and the responses are delayed.
     DelaysResponses(Duration),
@@ -179,8 +180,8 @@ pub(crate) async fn assert_single_leader_for(time: Duration, instances: &[&Insta
     }
 }
 
-/// Waits until the second instance is the leader. Asserts every 100 ms that not both are leaders.
-/// Returns the duration.
+/// Waits until the second instance is the leader, and returns the time that this took. Asserts
+/// every 100 ms that not both are leaders.
 pub(crate) async fn takeover(first: &Instance, second: &Instance) -> Duration {
     let start = Instant::now();
     while !second.is_leader() {

@@ -238,29 +238,44 @@ impl<S: MetricSource> Coalescing<S> {
         pods: &Selector,
         metric: &MetricQuery,
     ) -> Result<Result<Reading, ReadError>, MetricError> {
-        if let MetricQuery::Resource { resource, container } = metric {
-            let everything = Selector::everything();
-            // A selector of nothing is sent as the empty string, which selects everything. In a
-            // namespace list, it would select nothing.
-            let pods = if pods.is_nothing() { &everything } else { pods };
-            let samples = self.read_pod_metrics(namespace, pods, |items| {
-                wire::resource_samples(items, resource, container.as_deref())
-            });
-            return Ok(samples.await?.map(Reading::Pods));
-        }
-        let query = Query::for_metric(namespace, pods, metric, &self.kinds).await?;
-        if matches!(metric, MetricQuery::External { .. }) {
-            let items = self
-                .fetch(&self.external_values, query, |values| Ok(values.into_external()?.items));
-            return Ok(wire::external_values(&*items.await?).map(Reading::External));
-        }
-        let items =
-            self.fetch(&self.custom_values, query, |values| Ok(values.into_custom()?.items));
-        let items = items.await?;
         Ok(match metric {
-            MetricQuery::Object { .. } => wire::object_value(&items).map(Reading::Object),
-            _ => wire::pod_samples(&*items).map(Reading::Pods),
+            MetricQuery::Resource { resource, container } => {
+                let everything = Selector::everything();
+                // A selector of nothing is sent as the empty string, which selects everything. In a
+                // namespace list, it would select nothing.
+                let pods = if pods.is_nothing() { &everything } else { pods };
+                let samples = self.read_pod_metrics(namespace, pods, |items| {
+                    wire::resource_samples(items, resource, container.as_deref())
+                });
+                samples.await?.map(Reading::Pods)
+            }
+            MetricQuery::Pods { .. } => {
+                let items = self.read_custom_values(namespace, pods, metric).await?;
+                wire::pod_samples(&*items).map(Reading::Pods)
+            }
+            MetricQuery::Object { .. } => {
+                let items = self.read_custom_values(namespace, pods, metric).await?;
+                wire::object_value(&items).map(Reading::Object)
+            }
+            MetricQuery::External { .. } => {
+                let query = Query::for_metric(namespace, pods, metric, &self.kinds).await?;
+                let items = self.fetch(&self.external_values, query, |values| {
+                    Ok(values.into_external()?.items)
+                });
+                wire::external_values(&*items.await?).map(Reading::External)
+            }
         })
+    }
+
+    /// Reads the values of a metric of pods or of an object.
+    async fn read_custom_values(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+        metric: &MetricQuery,
+    ) -> Result<Arc<Vec<MetricValue>>, MetricError> {
+        let query = Query::for_metric(namespace, pods, metric, &self.kinds).await?;
+        self.fetch(&self.custom_values, query, |values| Ok(values.into_custom()?.items)).await
     }
 }
 

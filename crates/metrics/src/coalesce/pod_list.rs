@@ -206,8 +206,8 @@ mod tests {
             let items = items(labels.iter().map(Vec::as_slice));
             let selector = Selector::parse(&requirements.join(",")).unwrap();
             let name = |item: &PodMetrics| item.metadata.name.clone();
-            let expected: Vec<_> =
-                items.iter().filter(|item| selector.matches(&item.metadata.labels)).map(name).collect();
+            let matching = items.iter().filter(|item| selector.matches(&item.metadata.labels));
+            let expected: Vec<_> = matching.map(name).collect();
             let list = PodList::for_namespace(items);
             prop_assume!(list.is_selectable());
             let selected: Vec<_> = list.select(&selector).into_iter().map(name).collect();

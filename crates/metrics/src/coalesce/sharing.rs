@@ -20,7 +20,7 @@ const VALID_WINDOWS: u32 = 8;
 
 /// Statistics about the requests in each namespace.
 pub(super) struct Sharing {
-    namespaces: ShardedMap<Box<str>, Namespace>,
+    namespaces: ShardedMap<String, Namespace>,
     settings: CoalescingSettings,
 }
 
@@ -39,7 +39,7 @@ struct SharingDecision {
     is_shared: bool,
     valid_until: Instant,
     /// Number of selectors in use at the time of the decision.
-    selectors: usize,
+    selector_count: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -71,17 +71,14 @@ impl Sharing {
                 _ => {
                     let is_shared = state.is_list_cheaper(now, &self.settings);
                     let valid_until = now + self.settings.freshness;
-                    let selectors = state.selectors.len();
-                    state.decision = Some(SharingDecision { is_shared, valid_until, selectors });
+                    let selector_count = state.selectors.len();
+                    state.decision =
+                        Some(SharingDecision { is_shared, valid_until, selector_count });
                     is_shared
                 }
             };
-            if let Some(usage) = state.selectors.get_mut(selector) {
-                usage.last_request = now;
-            } else {
-                let usage = SelectorUse { last_request: now, items: 0 };
-                state.selectors.insert(selector.clone(), usage);
-            }
+            let first_use = SelectorUse { last_request: now, items: 0 };
+            state.selectors.entry_ref(selector).or_insert(first_use).last_request = now;
             is_shared && state.suspended_until.is_none_or(|until| until <= now)
         })
     }
@@ -108,13 +105,7 @@ impl Sharing {
     }
 
     fn with<R>(&self, namespace: &str, act: impl FnOnce(&mut Namespace) -> R) -> R {
-        self.namespaces.with(namespace, |all| {
-            // Allocates a key only for a new namespace.
-            match all.get_mut(namespace) {
-                Some(state) => act(state),
-                None => act(all.entry(namespace.into()).or_default()),
-            }
-        })
+        self.namespaces.with(namespace, |all| act(all.entry_ref(namespace).or_default()))
     }
 
     /// Returns the number of namespaces, and of selectors in one of them.
@@ -129,9 +120,9 @@ impl SharingDecision {
     /// selectors, so it is reused for later requests. A decision against sharing becomes invalid
     /// when the number of selectors has doubled, because after a start, the autoscalers of a
     /// namespace appear one shortly after the other.
-    fn is_valid(&self, now: Instant, selectors: usize) -> bool {
+    fn is_valid(&self, now: Instant, selector_count: usize) -> bool {
         now < self.valid_until
-            && (self.is_shared || selectors < self.selectors.saturating_mul(2).max(1))
+            && (self.is_shared || selector_count < self.selector_count.saturating_mul(2).max(1))
     }
 }
 

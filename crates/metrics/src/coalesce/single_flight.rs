@@ -4,7 +4,7 @@ use std::{hash::Hash, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
-    future::{BoxFuture, Either, Ready, Shared, WeakShared, ready},
+    future::{BoxFuture, Either, Shared, WeakShared, ready},
 };
 use tokio::time::Instant;
 
@@ -82,23 +82,11 @@ where
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        self.join(&key, fetch).await
-    }
-
-    /// Returns a fresh response, or the request to wait for.
-    fn join<F>(
-        &self,
-        key: &K,
-        fetch: impl FnOnce(K) -> F,
-    ) -> Either<Ready<Response<T, E>>, Flight<T, E>>
-    where
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        self.entries.with(key, |entries| {
+        let response = self.entries.with(&key, |entries| {
             let now = Instant::now();
-            if let Some(entry) = entries.get(key) {
+            if let Some(entry) = entries.get(&key) {
                 if let Some(response) = entry.fresh_response(now, &*self.freshness) {
-                    return Either::Left(ready(Ok(Arc::clone(response))));
+                    return Either::Left(ready(Response::<T, E>::Ok(Arc::clone(response))));
                 }
                 if let Some(flight) = entry.flight() {
                     return Either::Right(flight);
@@ -109,7 +97,8 @@ where
                 entries.insert(key.clone(), Entry { started: now, flight: weak, response: None });
             }
             Either::Right(flight)
-        })
+        });
+        response.await
     }
 
     /// Returns a request that starts when it is polled. At its end, it stores a reusable response

@@ -16,7 +16,7 @@ use tokio::time::{advance, sleep, timeout};
 use super::*;
 use crate::{
     test_support::{Source, kinds, object, pod, selector},
-    wire::WireError,
+    wire::{ItemLabels, WireError},
 };
 
 const PERIOD: Duration = Duration::from_secs(15);
@@ -26,34 +26,19 @@ fn settings() -> CoalescingSettings {
     CoalescingSettings::for_sync_period(PERIOD)
 }
 
-/// Two pods of each app `a0`, `a1`, ...
-fn items(apps: usize, labelled: bool) -> Vec<PodMetrics> {
+/// The selected items of a server that has two pods of each app `a0`, `a1`, ...
+fn select_items(apps: usize, selector: &str) -> Vec<PodMetrics> {
+    let selector = Selector::parse(selector).unwrap();
     let items = (0..apps * 2).map(|index| {
         let (app, name) = (format!("a{}", index / 2), format!("p{index}"));
-        let labels: &[(&str, &str)] = if labelled { &[("app", &app)] } else { &[] };
-        serde_json::from_value(pod(&name, labels, &format!("{index}m"))).unwrap()
+        serde_json::from_value(pod(&name, &[("app", &app)], &format!("{index}m"))).unwrap()
     });
-    items.collect()
+    items.filter(|item: &PodMetrics| selector.matches(&item.metadata.labels)).collect()
 }
 
-/// The items that a server with `apps` apps returns for a selector.
-fn select_items(apps: usize, labelled: bool, selector: &str) -> Vec<PodMetrics> {
-    let selector = Selector::parse(selector).unwrap();
-    let matching = items(apps, true)
-        .iter()
-        .map(|item| selector.matches(&item.metadata.labels))
-        .collect::<Vec<_>>();
-    items(apps, labelled)
-        .into_iter()
-        .zip(matching)
-        .filter(|(_, matches)| *matches)
-        .map(|(item, _)| item)
-        .collect()
-}
-
-/// A source of the usage of `served` apps.
-fn serving(served: usize, labelled: bool) -> Source {
-    Source::new(DELAY, move |_, selector| Ok(select_items(served, labelled, selector)))
+/// A source of the usage of this many apps.
+fn serving(apps: usize) -> Source {
+    Source::new(DELAY, move |_, selector| Ok(select_items(apps, selector)))
 }
 
 async fn cpu<S: MetricSource>(client: &Coalescing<S>, pods: &str) -> Result<PodSamples, ReadError> {
@@ -90,7 +75,7 @@ async fn read_all_apps(client: &Coalescing<Source>, apps: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn equal_requests_are_sent_once() {
-    let source = serving(1, true);
+    let source = serving(1);
     let client = Coalescing::new(source.clone(), kinds(), settings());
     let (pods, memory) = (selector("app=a0"), ResourceName::Memory);
     let (one, two, three) = tokio::join!(
@@ -111,7 +96,7 @@ async fn equal_requests_are_sent_once() {
 
 #[tokio::test(start_paused = true)]
 async fn different_requests_are_sent_separately() {
-    let source = serving(1, true);
+    let source = serving(1);
     let client = Coalescing::new(source.clone(), kinds(), settings());
     let (pods, all) = (selector("app=a0"), Selector::everything());
     let (main, front) = (object("v1", "Service", "main"), object("v1", "Service", "front"));
@@ -159,7 +144,7 @@ async fn different_requests_are_sent_separately() {
 
 #[tokio::test(start_paused = true)]
 async fn without_freshness_only_requests_in_flight_are_shared() {
-    let source = serving(1, true);
+    let source = serving(1);
     let settings = CoalescingSettings { freshness: Duration::ZERO, ..settings() };
     let client = Coalescing::new(source.clone(), kinds(), settings);
     let _both = tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a0"));
@@ -176,7 +161,7 @@ async fn error_goes_to_waiting_callers_only() {
         if fails.load(Ordering::Relaxed) {
             return Err(MetricError::Status { code: 503, message: "gone".into() });
         }
-        Ok(select_items(1, true, selector))
+        Ok(select_items(1, selector))
     });
     let client = Coalescing::new(source.clone(), kinds(), settings());
     let gone = Err(ReadError::Fetch { api: MetricsApi::Resource, message: "gone".into() });
@@ -188,7 +173,7 @@ async fn error_goes_to_waiting_callers_only() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_caller_gets_the_response_after_the_first_caller_is_dropped() {
-    let source = serving(1, true);
+    let source = serving(1);
     let client = Arc::new(Coalescing::new(source.clone(), kinds(), settings()));
     let caller = |client: &Arc<Coalescing<Source>>| {
         let client = Arc::clone(client);
@@ -206,7 +191,7 @@ async fn waiting_caller_gets_the_response_after_the_first_caller_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn request_without_callers_is_cancelled() {
-    let source = serving(1, true);
+    let source = serving(1);
     let client = Coalescing::new(source.clone(), kinds(), settings());
     assert!(timeout(DELAY / 2, cpu(&client, "app=a0")).await.is_err());
     // Polled once, then dropped.
@@ -217,7 +202,7 @@ async fn request_without_callers_is_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn simultaneous_reconciles_share_a_list() {
-    let source = serving(3, true);
+    let source = serving(3);
     let client = Coalescing::new(source.clone(), kinds(), settings());
     read_all_apps(&client, 2).await;
     assert_eq!(source.take_requests().len(), 2, "the namespace is unknown");
@@ -233,7 +218,7 @@ async fn simultaneous_reconciles_share_a_list() {
 
 #[tokio::test(start_paused = true)]
 async fn third_simultaneous_selector_requests_the_namespace_list() {
-    let source = serving(40, true);
+    let source = serving(40);
     let client = Coalescing::new(source.clone(), kinds(), settings());
     read_all_apps(&client, 40).await;
     assert_eq!(source.take_requests(), ["ns app=a0", "ns app=a1", "ns "]);
@@ -241,7 +226,7 @@ async fn third_simultaneous_selector_requests_the_namespace_list() {
 
 #[tokio::test(start_paused = true)]
 async fn distributed_reconciles_send_separate_requests() {
-    let source = serving(3, true);
+    let source = serving(3);
     let client = Coalescing::new(source.clone(), kinds(), settings());
     for _ in 0..9 {
         for app in 0..3 {
@@ -254,7 +239,7 @@ async fn distributed_reconciles_send_separate_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn small_part_of_a_large_namespace_is_requested_separately() {
-    let source = serving(500, true);
+    let source = serving(500);
     let client = Coalescing::new(source.clone(), kinds(), settings());
     read_all_apps(&client, 2).await;
     source.take_requests();
@@ -270,7 +255,7 @@ async fn small_part_of_a_large_namespace_is_requested_separately() {
 
 #[tokio::test(start_paused = true)]
 async fn few_selectors_share_no_namespace_list() {
-    let source = serving(3, true);
+    let source = serving(3);
     let settings = CoalescingSettings { min_selectors: 4, ..settings() };
     let client = Coalescing::new(source.clone(), kinds(), settings);
     for _ in 0..3 {
@@ -282,7 +267,7 @@ async fn few_selectors_share_no_namespace_list() {
 
 #[tokio::test(start_paused = true)]
 async fn long_list_is_fresh_for_longer() {
-    let (source, all) = (serving(2100, true), Selector::everything());
+    let (source, all) = (serving(2100), Selector::everything());
     let client = Coalescing::new(source.clone(), kinds(), settings());
     let read_all = || resource(&client, "ns", &all, ResourceName::Cpu, None);
     assert_eq!(read_all().await.map(|samples| samples.len()), Ok(4200));
@@ -300,7 +285,13 @@ async fn long_list_is_fresh_for_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn items_without_labels_are_not_shared() {
-    let source = serving(3, false);
+    let source = Source::new(DELAY, |_, selector| {
+        let mut items = select_items(3, selector);
+        for item in &mut items {
+            item.metadata.labels = ItemLabels::default();
+        }
+        Ok(items)
+    });
     let client = Coalescing::new(source.clone(), kinds(), settings());
     read_all_apps(&client, 2).await;
     source.take_requests();
@@ -321,7 +312,7 @@ async fn undecodable_list_is_replaced_by_separate_requests() {
             let source = WireError::Failure("one pod is broken".into()).into();
             return Err(MetricError::Decode { request: "get pods.metrics.k8s.io".into(), source });
         }
-        Ok(select_items(3, true, selector))
+        Ok(select_items(3, selector))
     });
     let client = Coalescing::new(source.clone(), kinds(), settings());
     read_all_apps(&client, 3).await;
@@ -338,7 +329,7 @@ async fn failed_list_is_not_retried_by_selector() {
         if selector.is_empty() {
             return Err(MetricError::Status { code: 503, message: "gone".into() });
         }
-        Ok(select_items(3, true, selector))
+        Ok(select_items(3, selector))
     });
     let client = Coalescing::new(source.clone(), kinds(), settings());
     read_all_apps(&client, 2).await;
@@ -355,7 +346,7 @@ async fn failed_list_is_not_retried_by_selector() {
 /// [`Selector::nothing`] is sent as the empty string, which selects everything.
 #[tokio::test(start_paused = true)]
 async fn selector_of_nothing_gets_all_pods() {
-    let source = serving(3, true);
+    let source = serving(3);
     let client = Coalescing::new(source.clone(), kinds(), settings());
     for _ in 0..2 {
         read_all_apps(&client, 3).await;
@@ -368,7 +359,7 @@ async fn selector_of_nothing_gets_all_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn unused_state_is_dropped() {
-    let source = serving(1, true);
+    let source = serving(1);
     let client = Coalescing::new(source.clone(), kinds(), settings());
     let all = Selector::everything();
     for round in 0..1000 {

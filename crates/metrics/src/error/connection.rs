@@ -6,6 +6,8 @@ use hpa_calc::explain::list_first;
 use http::Uri;
 use jiff::Timestamp;
 
+use super::with_causes;
+
 /// The names of the settings that [`connection_cause`] recommends. An empty one gives no advice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TlsSettingNames<'a> {
@@ -41,9 +43,15 @@ const MAX_NAMES: usize = 5;
 
 /// Scheme, host and port of a URL, without credentials, for messages. A port that the URL doesn't
 /// have is left out.
-pub fn origin(url: &Uri) -> String {
+pub fn url_origin(url: &Uri) -> String {
     let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", url.scheme_str().unwrap_or("http"), url.host().unwrap_or_default())
+}
+
+/// Whether the HTTP client could not connect. hyper-util displays the kind of its error:
+/// `client error (Connect)`. kube hides the error's type.
+pub fn is_connection_failure(error: &(dyn Error + 'static)) -> bool {
+    with_causes(error).contains("(Connect)")
 }
 
 /// Whether the server refused a connection because of a missing or refused client certificate. With

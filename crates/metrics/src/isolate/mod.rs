@@ -27,10 +27,13 @@ pub struct IsolationSettings {
 }
 
 impl IsolationSettings {
-    /// Settings for a controller that reconciles each autoscaler once per `period`: 32 concurrent
-    /// requests, and the breaker may open after two periods.
+    /// The concurrency of [`Self::for_sync_period`].
+    pub const CONCURRENCY: usize = 32;
+
+    /// Settings for a controller that reconciles each autoscaler once per `period`. The breaker may
+    /// open after two periods.
     pub fn for_sync_period(period: Duration) -> Self {
-        Self { concurrency: 32, unresponsive_after: period * 2 }
+        Self { concurrency: Self::CONCURRENCY, unresponsive_after: period * 2 }
     }
 }
 

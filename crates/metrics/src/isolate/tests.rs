@@ -30,14 +30,13 @@ impl Source {
 #[async_trait]
 impl MetricSource for Source {
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        if matches!(query, Query::External(query) if query.metric == "invalid") {
+            let (name, reasons) = ("..".into(), "may not be '..'".into());
+            return Err(MetricError::InvalidName { part: "metric name", name, reasons });
+        }
         let api = query.api();
         self.record_start(api);
         let seconds = match query {
-            Query::External(query) if query.metric == "invalid" => {
-                *self.running.lock().entry(api).or_default() -= 1;
-                let (name, reasons) = ("..".into(), "may not be '..'".into());
-                return Err(MetricError::InvalidName { part: "metric name", name, reasons });
-            }
             Query::External(query) => query.metric.parse().expect("a number"),
             _ => 0,
         };

@@ -88,7 +88,8 @@ mod tests {
     use super::*;
 
     const STATUS: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
-        "message":"the server could not find the metric m for pods","reason":"NotFound","code":404}"#;
+        "message":"the server could not find the metric m for pods","reason":"NotFound",
+        "code":404}"#;
 
     #[rstest]
     #[case(404, "application/json", STATUS, "the server could not find the metric m for pods")]
@@ -102,7 +103,8 @@ mod tests {
         500,
         "text/plain",
         "a\u{a0}b",
-        "an error on the server (\"a\\u00a0b\") has prevented the request from succeeding (get pods.g)"
+        "an error on the server (\"a\\u00a0b\") has prevented the request from succeeding \
+         (get pods.g)"
     )]
     #[case(
         503,

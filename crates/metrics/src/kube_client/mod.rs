@@ -27,13 +27,17 @@ use crate::{
     wire::{self, ListItem, WireError},
 };
 
+/// Size limit of the body of an HTTP error in bytes, because its text becomes a message.
+const MAX_ERROR_BODY_BYTES: usize = 1 << 20;
+
 /// Limits of a [`KubeMetricsClient`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientSettings {
     /// Time limit of a request, until the end of its response. 10 s by default.
     pub request_timeout: Duration,
-    /// Size limit of a response in bytes, after decompression. 64 MiB by default.
+    /// Size limit of a response in bytes, after decompression. 64 MiB by default. The limit of the
+    /// body of an HTTP error is at most 1 MiB.
     pub max_body_bytes: usize,
     /// Size limit of all responses that are being read at the same time, in bytes. The first 256
     /// KiB of each response don't count. 64 MiB by default.
@@ -205,9 +209,10 @@ impl Transport {
         };
         let group: ApiGroup = serde_json::from_slice(&body.bytes)
             .map_err(|source| decode_error(&get, WireError::Json { kind: "APIGroup", source }))?;
-        let served =
-            |known: &&&str| group.versions.iter().flatten().any(|served| served.version == **known);
-        known_versions(api).iter().find(served).copied().ok_or(MetricError::NoKnownVersion)
+        let is_served =
+            |known: &&str| group.versions.iter().flatten().any(|served| served.version == *known);
+        let mut known = known_versions(api).iter().copied();
+        known.find(is_served).ok_or(MetricError::NoKnownVersion)
     }
 
     async fn list<I: ListItem>(&self, path: &MetricsPath<'_>) -> Result<Vec<I>, MetricError> {
@@ -238,26 +243,27 @@ impl Transport {
         let (head, body) = response.into_parts();
         let length = head.headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
+        let limit = self.settings.max_body_bytes;
         if head.status.is_success() {
-            return self.read_body(get, body, length).await;
+            return self.read_body(get, body, length, limit).await;
         }
-        // The HTTP error is the result even if its body fails.
-        let body =
-            self.read_body(get, body, length).await.map(|body| body.bytes).unwrap_or_default();
+        // The HTTP error is the result even if its body fails or is too large.
+        let body = self.read_body(get, body, length, limit.min(MAX_ERROR_BODY_BYTES)).await;
+        let body = body.map(|body| body.bytes).unwrap_or_default();
         let content_type =
             head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         Err(http_error::status_error(head.status, content_type, &body, &get.description))
     }
 
-    /// Reads a body. `length` is the value of `Content-Length`, which may be wrong, or 0 without
-    /// that header.
+    /// Reads a body of at most `limit` bytes. `length` is the value of `Content-Length`, which may
+    /// be wrong, or 0 without that header.
     async fn read_body(
         &self,
         get: &GetRequest,
         mut body: Body,
         length: usize,
+        limit: usize,
     ) -> Result<ResponseBody<'_>, MetricError> {
-        let limit = self.settings.max_body_bytes;
         let mut share = self.budget.share();
         let mut bytes = Vec::with_capacity(length.min(limit));
         while let Some(frame) = body.frame().await {

@@ -4,11 +4,17 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::MetricError;
 
-/// Encoded in parameters: all characters but the unreserved ones (RFC 3986).
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Encoded in segments of a path.
-const ENCODED_IN_SEGMENTS: &AsciiSet =
-    &RESERVED.remove(b'$').remove(b'&').remove(b'+').remove(b':').remove(b'=').remove(b'@');
+/// All characters but the unreserved ones (RFC 3986).
+const ENCODED_IN_PARAMETERS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// All characters but those that client-go keeps in a segment of a path.
+const ENCODED_IN_SEGMENTS: &AsciiSet = &ENCODED_IN_PARAMETERS
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b':')
+    .remove(b'=')
+    .remove(b'@');
 
 #[derive(Debug)]
 pub(super) struct GetRequest {
@@ -86,7 +92,7 @@ fn push_query(uri: &mut String, parameters: &[(&'static str, String)]) {
         uri.push(separator);
         uri.push_str(parameter);
         uri.push('=');
-        uri.extend(utf8_percent_encode(text, RESERVED));
+        uri.extend(utf8_percent_encode(text, ENCODED_IN_PARAMETERS));
         separator = '&';
     }
 }
@@ -94,7 +100,7 @@ fn push_query(uri: &mut String, parameters: &[(&'static str, String)]) {
 /// Percent-encodes a segment of a path or a value of a query. Unreserved characters (RFC 3986) and
 /// colons stay, so a shell interprets no character of the result inside a word.
 pub fn percent_encode(text: &str) -> String {
-    const ENCODED: &AsciiSet = &RESERVED.remove(b':');
+    const ENCODED: &AsciiSet = &ENCODED_IN_PARAMETERS.remove(b':');
     utf8_percent_encode(text, ENCODED).to_string()
 }
 

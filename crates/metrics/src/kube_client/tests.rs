@@ -58,7 +58,7 @@ fn items(items: &[serde_json::Value]) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_the_usage_of_pods() {
+async fn usage_of_selected_pods_is_requested() {
     let server = serving(|_| items(&[pod("web-1", &[("app", "web")], "250m")]));
     let Ok(Reading::Pods(samples)) = cpu(&server).await else { panic!("no samples") };
     assert_eq!(samples.get("web-1").map(|sample| sample.value.as_milli()), Some(250));
@@ -303,6 +303,18 @@ async fn failure_has_its_message_and_is_not_retried(#[case] reply: Reply, #[case
     );
     assert!(start.elapsed() <= Duration::from_millis(10_010), "{:?}", start.elapsed());
     assert_eq!(server.take_requests().len(), 2, "no retries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_body_of_an_http_error_is_not_its_message() {
+    let message = "x".repeat(MAX_ERROR_BODY_BYTES);
+    let status = serde_json::json!({ "kind": "Status", "status": "Failure", "message": message });
+    let server = serving(move |_| Reply { code: 500, ..Reply::json(status.to_string()) });
+    let source = KubeMetricsClient::new(server.client(), ClientSettings::default());
+    let error = source.read(&pod_metrics(&Selector::everything())).await.unwrap_err();
+    let expected = "an error on the server (\"unknown\") has prevented the request from succeeding \
+                    (get pods.metrics.k8s.io)";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -81,18 +81,18 @@ impl Discovery {
             Ok(head) => head.metadata.name,
             Err(error) => return self.add_problem("a group without a readable name", &error),
         };
-        let label =
+        let description =
             if name.is_empty() { "the core group".to_owned() } else { format!("group {name}") };
         let versions = match decode_json::<VersionList>(group.get()) {
             Ok(list) => list.versions,
-            Err(error) => return self.add_problem(&label, &error),
+            Err(error) => return self.add_problem(&description, &error),
         };
         for (position, version) in versions.iter().enumerate() {
             match decode_json(version.get()) {
                 Ok(version) => self.add_version(&name, version),
                 Err(error) => {
                     let error = error.in_member(&format!("versions[{position}]"));
-                    self.add_problem(&label, &error);
+                    self.add_problem(&description, &error);
                 }
             }
         }

@@ -1,19 +1,15 @@
-use hpa_calc::{
-    MilliValue, Quantity, Selector,
-    api::{CrossVersionObjectReference, ResourceName},
-    readings::MetricQuery,
-};
+use hpa_calc::{MilliValue, Quantity, Selector, api::ResourceName, readings::MetricQuery};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 use super::*;
 use crate::{
-    CustomQuery, KindMapper, ObjectKey, ObjectKind, Objects, Origin,
+    CustomQuery, ObjectKey, ObjectKind, Objects,
     objects::ObjectMetadata,
     query::ExternalQuery,
     resource::GroupResource,
     test_doubles::{FixedObjects, FixedSource, external_value, value},
-    test_support::Names,
+    test_support::{self, kinds},
     values::{NoValue, OmittedSample},
     wire::{ContainerMetrics, ItemMeta, PodMetrics},
 };
@@ -96,7 +92,7 @@ fn rules() -> FixedSource {
     };
     let usage = [(ResourceName::Cpu, MilliValue::from_milli(250))];
     FixedSource {
-        groups: ApiGroups { custom: true, external: true, resource: true },
+        groups: ApiGroups::ALL,
         custom: vec![
             custom(kind("", "pods", "Pod"), "shop", "web-0", "1500m"),
             custom(kind("", "pods", "Pod"), "shop", "api-0", "7"),
@@ -136,9 +132,8 @@ async fn read_with_fallback(
 ) -> (Result<Values, MetricError>, usize) {
     let next = Next::default();
     let next_queries = next.0.clone();
-    let kinds = KindMapper::new(Arc::new(Names), std::time::Duration::from_secs(1));
     let pods = Selector::parse("app=web").unwrap();
-    let query = Query::for_metric("shop", &pods, &metric, &kinds).await;
+    let query = Query::for_metric("shop", &pods, &metric, &kinds()).await;
     let result = match query {
         Ok(query) => Fallback::new(Arc::new(source), next).read(&query).await,
         Err(error) => Err(error),
@@ -154,12 +149,7 @@ fn pods(metric: &str) -> MetricQuery {
 
 fn object(api_version: &str, kind: &str, name: &str) -> MetricQuery {
     MetricQuery::Object {
-        object: CrossVersionObjectReference {
-            api_version: api_version.into(),
-            kind: kind.into(),
-            name: name.into(),
-            ..Default::default()
-        },
+        object: test_support::object(api_version, kind, name),
         metric: "rps".to_owned(),
         metric_selector: Selector::everything(),
     }

@@ -44,12 +44,12 @@ impl<'de, T: Deserialize<'de>> de::Visitor<'de> for ObjectVisitor<T> {
 
 /// Reads a list of objects that usually has one element. `null` is empty. The list has no spare
 /// capacity, because a response can have tens of thousands of such lists.
-pub(super) fn short_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(super) fn compact_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    struct ShortList<T>(PhantomData<T>);
+    struct CompactList<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for ShortList<T> {
+    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for CompactList<T> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,12 +71,12 @@ pub(super) fn short_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         }
     }
 
-    deserializer.deserialize_any(ShortList(PhantomData))
+    deserializer.deserialize_any(CompactList(PhantomData))
 }
 
-/// Go's zero time, which is the value of an absent timestamp.
-pub(super) fn zero_time() -> Timestamp {
-    civil::date(1, 1, 1).to_zoned(tz::TimeZone::UTC).map_or(Timestamp::MIN, |time| time.timestamp())
+/// Go's zero time, 0001-01-01T00:00:00Z, which is the value of an absent timestamp.
+pub(super) const fn zero_time() -> Timestamp {
+    Timestamp::constant(-62_135_596_800, 0)
 }
 
 /// Reads an RFC 3339 time, and the other forms that jiff accepts. `null` is Go's zero time.

@@ -16,8 +16,8 @@ const TYPICAL_ITEM_BYTES: usize = 160;
 /// Lower limit for the average JSON size of items. Decoded, a list of smaller items, such as `{}`,
 /// would take many times its size.
 const MIN_AVERAGE_BYTES: usize = 32;
-/// The limit for the average doesn't apply to lists of up to this many items.
-const SHORT_LIST: usize = 64;
+/// A list may have this many items, whatever their size.
+const MIN_ITEM_LIMIT: usize = 64;
 
 /// Decodes the JSON of a list. If it has a `kind`, that must be [`ListItem::LIST_KIND`].
 ///
@@ -38,7 +38,7 @@ pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
     // Unused capacity of a large list costs no physical memory: its pages are never touched.
     let seed = ListSeed {
         capacity: text.len() / TYPICAL_ITEM_BYTES,
-        max_items: (text.len() / MIN_AVERAGE_BYTES).max(SHORT_LIST),
+        max_items: (text.len() / MIN_AVERAGE_BYTES).max(MIN_ITEM_LIMIT),
         item: PhantomData,
     };
     let list: List<I> = seed.deserialize(&mut deserializer).map_err(malformed)?;
@@ -69,7 +69,7 @@ enum Field {
     Other,
 }
 
-/// Deserializes a list, with an estimate of the number of its items.
+/// Deserializes a list, with the capacity to reserve for its items, and their maximum number.
 struct ListSeed<I> {
     capacity: usize,
     max_items: usize,

@@ -59,9 +59,7 @@ pub trait ListItem: DeserializeOwned {
     const LIST_KIND: &'static str;
 
     /// Shares the memory of parts that are equal in the previous item.
-    fn share_memory_with(&mut self, previous: &Self) {
-        _ = previous;
-    }
+    fn share_memory_with(&mut self, _previous: &Self) {}
 }
 
 /// metrics.k8s.io (v1, v1beta1): the usage of the containers of one pod.
@@ -77,7 +75,7 @@ pub struct PodMetrics {
     #[serde(default, deserialize_with = "field::duration")]
     pub window: SignedDuration,
     /// The containers with metrics.
-    #[serde(default, deserialize_with = "field::short_list")]
+    #[serde(default, deserialize_with = "field::compact_list")]
     pub containers: Vec<ContainerMetrics>,
 }
 

@@ -92,7 +92,7 @@ impl Connector {
 
     /// A connector that sends requests with `client`, until a file of the settings changes.
     pub(crate) fn fixed(settings: &Arc<Settings>, client: kube::Client) -> Self {
-        let headers = Arc::new(settings.headers.iter().fold(HeaderMap::new(), append_header));
+        let headers = Arc::new(settings.headers.iter().cloned().collect());
         let current = CurrentConnection {
             connection: Connection { client, headers },
             file_versions: file_versions(settings),
@@ -135,7 +135,8 @@ impl Connector {
                 tracing::warn!(
                     server = self.settings.name,
                     error = hpa_metrics::describe(&error),
-                    "can't use the changed certificates or credentials, the previous ones stay in use"
+                    "can't use the changed certificates or credentials, the previous ones stay in \
+                     use"
                 );
                 Ok(current.connection.clone())
             }
@@ -272,7 +273,7 @@ async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), Co
 /// The configured headers. Without an `Authorization` header, adds one with the token, or with the
 /// user and password of the settings or of the URL, if there are any.
 fn configured_headers(settings: &Settings) -> Result<HeaderMap, ConnectionError> {
-    let mut headers = settings.headers.iter().fold(HeaderMap::new(), append_header);
+    let mut headers: HeaderMap = settings.headers.iter().cloned().collect();
     if headers.contains_key(header::AUTHORIZATION) {
         return Ok(headers);
     }
@@ -316,14 +317,6 @@ fn without_credentials(url: &Uri) -> Uri {
     let host = url.authority().and_then(|authority| authority.as_str().rsplit('@').next());
     parts.authority = host.and_then(|host| host.parse().ok());
     Uri::from_parts(parts).unwrap_or_else(|_| url.clone())
-}
-
-fn append_header(
-    mut headers: HeaderMap,
-    (name, value): &(header::HeaderName, HeaderValue),
-) -> HeaderMap {
-    headers.append(name, value.clone());
-    headers
 }
 
 fn read_file(purpose: &'static str, path: &Path) -> Result<String, ConnectionError> {

@@ -5,14 +5,16 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use crate::rules::{
-    Compat,
-    results::{QueryResult, Sample},
-};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use crate::client::{error::QueryFailure, time::parse_ms};
+use crate::{
+    client::{error::QueryFailure, time::parse_ms},
+    rules::{
+        Compat,
+        results::{QueryResult, Sample},
+    },
+};
 
 #[derive(Deserialize)]
 struct Response<'a> {
@@ -53,14 +55,16 @@ struct VectorSample<'a> {
 }
 
 /// Decodes the data of a response. Fails if the response reports an error or has no data.
-pub(crate) fn decode_success(body: &[u8]) -> Result<Data<'_>, QueryFailure> {
+pub(crate) fn decode_data(body: &[u8]) -> Result<Data<'_>, QueryFailure> {
     decode_response(body)?.parse_data()
 }
 
 /// Decodes a response. Fails if it reports an error.
 fn decode_response(body: &[u8]) -> Result<Response<'_>, QueryFailure> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let response = Response::deserialize(&mut deserializer).map_err(decode_error)?;
+    let is_object = body.trim_ascii_start().starts_with(b"{");
+    let response = Response::deserialize(&mut deserializer)
+        .map_err(|error| decode_error(&error, is_object))?;
     if response.status == "error" {
         let (error_type, message) = (response.error_type.into_owned(), response.error.into_owned());
         return Err(QueryFailure::Api { error_type, message });
@@ -99,12 +103,12 @@ pub(crate) fn decode_metric_type(
 }
 
 /// Decodes the response of an instant query.
-pub fn decode_query(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFailure> {
-    decode_result(body, compat).map(|(result, _)| result)
+pub fn decode_instant(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFailure> {
+    decode_instant_with_warnings(body, compat).map(|(result, _)| result)
 }
 
-/// Like [`decode_query`], with the warnings of the server.
-pub(crate) fn decode_result(
+/// Like [`decode_instant`], with the warnings of the server.
+pub(crate) fn decode_instant_with_warnings(
     body: &[u8],
     compat: Compat,
 ) -> Result<(QueryResult, Vec<Cow<'_, str>>), QueryFailure> {
@@ -139,19 +143,18 @@ fn convert_result(
     }
 }
 
-/// The failure of a response that can't be decoded. Anything but JSON fails at the first character
-/// of a line, mostly the `<` of HTML.
-pub(crate) fn decode_error(error: serde_json::Error) -> QueryFailure {
-    let is_json = !error.is_syntax() || error.column() != 1;
-    QueryFailure::Decode(if is_json {
+/// The failure of a response that can't be decoded. `is_object`: whether it begins as a JSON
+/// object. Texts of proxies don't, but may begin as other JSON: `404 page not found`.
+pub(crate) fn decode_error(error: &serde_json::Error, is_object: bool) -> QueryFailure {
+    QueryFailure::Decode(if is_object || error.is_eof() {
         error.to_string()
     } else {
-        "it isn't JSON, but may be a login page or a page of a proxy".to_owned()
+        "it isn't a JSON object, but may be a login page or a page of a proxy".to_owned()
     })
 }
 
 pub(crate) fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, QueryFailure> {
-    serde_json::from_str(value.get()).map_err(decode_error)
+    serde_json::from_str(value.get()).map_err(|error| QueryFailure::Decode(error.to_string()))
 }
 
 fn time_ms(time: &RawValue) -> Result<i64, QueryFailure> {

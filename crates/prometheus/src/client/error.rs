@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use hpa_calc::report::error_texts;
-use hpa_metrics::{MetricError, TlsSettingNames, connection_cause, describe, origin};
+use hpa_metrics::{MetricError, TlsSettingNames, connection_cause, describe, url_origin};
 
 use crate::client::{Client, connection::ConnectionError};
 
@@ -32,7 +32,8 @@ pub enum QueryFailure {
     #[error("the response ended early")]
     Body(#[source] Arc<std::io::Error>),
     #[error(
-        "no response from {}{address} within {} s",
+        "{}{}{address} within {} s",
+        error_texts::NO_RESPONSE_FROM,
         error_texts::PROMETHEUS,
         limit.as_secs_f64()
     )]
@@ -283,7 +284,7 @@ pub(crate) fn status_hint(
 /// contain credentials.
 fn redirection_hint(location: &str, server: &str) -> String {
     let destination = location.parse::<http::Uri>().ok().filter(|url| url.scheme().is_some());
-    match destination.map(|url| origin(&url)) {
+    match destination.map(|url| url_origin(&url)) {
         Some(destination) if destination != server => {
             format!(
                 ": the server redirects to {destination}; configure that URL, or credentials if it \

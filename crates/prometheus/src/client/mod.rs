@@ -30,7 +30,7 @@ mod tests;
 use std::time::Duration;
 
 pub use connection::{ConnectionError, basic_authorization, user_and_password};
-pub use decode::decode_query;
+pub use decode::decode_instant;
 pub use error::{QueryFailure, RuleQueryFailure};
 pub use range::{RangeQuery, RangeSeries};
 pub use requests::{Client, InstantQuery, TimeoutParameter};

@@ -38,7 +38,7 @@ struct Outage {
 }
 
 impl OutageLog {
-    /// The log of a server. All clients of its URL share it, because its outage is one.
+    /// The log of a server. All clients of its URL share it, and log an outage once.
     pub(super) fn of_server(url: &str) -> Arc<Self> {
         let mut logs = LOGS.lock();
         logs.retain(|_, log| log.strong_count() > 0);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::client::{
-    decode::{Data, Point, decode_success, parse},
+    decode::{Data, Point, decode_data, parse},
     error::QueryFailure,
 };
 
@@ -35,7 +35,7 @@ struct MatrixSeries<'a> {
 
 /// Decodes the response of a range query.
 pub(crate) fn decode_range(body: &[u8]) -> Result<Vec<RangeSeries>, QueryFailure> {
-    let Data { result_type, result } = decode_success(body)?;
+    let Data { result_type, result } = decode_data(body)?;
     let ("matrix", Some(result)) = (&*result_type, result) else {
         let message = format!("expected a matrix, not a result of type {result_type:?}");
         return Err(QueryFailure::Decode(message));

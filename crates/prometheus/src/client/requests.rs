@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use crate::rules::{Compat, results::QueryResult};
 use futures::TryStreamExt;
 use hpa_metrics::SingleFlight;
 use http::{HeaderValue, Method, Request, Response, Uri, header, uri::Scheme};
@@ -22,18 +21,21 @@ use tokio::{
 };
 use tokio_util::bytes::BytesMut;
 
-use crate::client::{
-    RequestObserver,
-    connection::{ConnectionError, Connector},
-    decode,
-    error::QueryFailure,
-    outage_log::OutageLog,
-    range::{RangeQuery, RangeSeries, decode_range},
-    response::{check_status, is_json, limited_reader},
-    series::SeriesReader,
-    server_warning::ServerWarning,
-    settings::{Settings, SettingsError, Verb},
-    time,
+use crate::{
+    client::{
+        RequestObserver,
+        connection::{ConnectionError, Connector},
+        decode,
+        error::QueryFailure,
+        outage_log::OutageLog,
+        range::{RangeQuery, RangeSeries, decode_range},
+        response::{check_status, is_json, limited_reader},
+        series::SeriesReader,
+        server_warning::ServerWarning,
+        settings::{Settings, SettingsError, Verb},
+        time,
+    },
+    rules::{Compat, results::QueryResult},
 };
 
 const QUERY_PATH: &str = "/api/v1/query";
@@ -68,6 +70,13 @@ pub enum TimeoutParameter {
     Empty,
     /// No parameter, as in prometheus-adapter for resource metrics.
     Absent,
+}
+
+/// The time limit of a request, and its end.
+#[derive(Clone, Copy)]
+struct TimeLimit {
+    duration: Duration,
+    deadline: Instant,
 }
 
 /// Sends requests to a server, without retries.
@@ -200,7 +209,7 @@ impl Client {
         max_bytes: u64,
         read: impl FnOnce(SeriesReader) -> Result<T, QueryFailure> + Send + 'static,
     ) -> Result<T, QueryFailure> {
-        self.inner.clone().read_series(selector, since, max_bytes, read).await
+        self.inner.read_series(selector, since, max_bytes, read).await
     }
 }
 
@@ -222,7 +231,8 @@ impl Inner {
         parameters.extend(timeout.as_deref().map(|timeout| ("timeout", timeout)));
 
         let decode = |body: &[u8]| {
-            let (result, warnings) = decode::decode_result(body, self.settings.compat)?;
+            let (result, warnings) =
+                decode::decode_instant_with_warnings(body, self.settings.compat)?;
             self.warning.record(&self.settings.name, &warnings);
             Ok(result)
         };
@@ -250,31 +260,29 @@ impl Inner {
         parameters: &[(&str, &str)],
         decode: impl FnOnce(&[u8]) -> Result<T, QueryFailure>,
     ) -> Result<T, QueryFailure> {
-        let limit = self.settings.query_timeout;
-        let request = async |deadline| {
-            let _slot = self.acquire_slot(limit, deadline).await?;
-            let response = self.send(path, parameters, limit, deadline).await?;
-            let (body, _large) = self.read_body(response, limit, deadline).await?;
+        let request = async |limit: TimeLimit| {
+            let _slot = self.acquire_slot(limit).await?;
+            let response = self.send(path, parameters, limit).await?;
+            let (body, _large) = self.read_body(response, limit).await?;
             decode(&body)
         };
-        self.send_observed(path, limit, request).await
+        self.send_observed(path, self.settings.query_timeout, request).await
     }
 
     async fn read_series<T: Send + 'static>(
-        self: Arc<Self>,
+        &self,
         selector: &str,
         since: Timestamp,
         max_bytes: u64,
         read: impl FnOnce(SeriesReader) -> Result<T, QueryFailure> + Send + 'static,
     ) -> Result<T, QueryFailure> {
-        let limit = self.settings.series_timeout();
         let since = time::format_seconds(since);
         let parameters = [("match[]", selector), ("start", &since)];
-        let request = async |deadline| {
-            let _slot = self.acquire_slot(limit, deadline).await?;
-            let response = self.send(SERIES_PATH, &parameters, limit, deadline).await?;
+        let request = async |limit: TimeLimit| {
+            let _slot = self.acquire_slot(limit).await?;
+            let response = self.send(SERIES_PATH, &parameters, limit).await?;
             let received = Arc::new(AtomicU64::new(0));
-            let mut body = limited_reader(response, deadline, max_bytes, received.clone());
+            let mut body = limited_reader(response, limit.deadline, max_bytes, received.clone());
             // Copies the body, because the threads of the runtime allocate its chunks and should
             // also free them. If another thread frees them, mimalloc retains them for a while,
             // which costs 22 MB with 200 000 series.
@@ -289,7 +297,9 @@ impl Inner {
                     Err(QueryFailure::TooManySeries(max_bytes))
                 }
                 // `read` sees the timeout only as an I/O error of the body.
-                Ok(Err(_)) if Instant::now() >= deadline => Err(self.slow_response_error(limit)),
+                Ok(Err(_)) if Instant::now() >= limit.deadline => {
+                    Err(self.slow_response_error(limit))
+                }
                 Ok(Err(failure)) => Err(match copied {
                     // The reader closed the pipe after its own failure.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => failure,
@@ -300,18 +310,18 @@ impl Inner {
                 Err(error) => Err(QueryFailure::Decode(format!("reading it panicked: {error}"))),
             }
         };
-        self.send_observed(SERIES_PATH, limit, request).await
+        self.send_observed(SERIES_PATH, self.settings.series_timeout(), request).await
     }
 
-    /// Sends a request that must end before a deadline, and reports its outcome to the observer.
+    /// Sends a request that must end within `limit`, and reports its outcome to the observer.
     async fn send_observed<T>(
         &self,
         path: &'static str,
         limit: Duration,
-        request: impl AsyncFnOnce(Instant) -> Result<T, QueryFailure>,
+        request: impl AsyncFnOnce(TimeLimit) -> Result<T, QueryFailure>,
     ) -> Result<T, QueryFailure> {
         let start = Instant::now();
-        let result = request(start + limit).await;
+        let result = request(TimeLimit { duration: limit, deadline: start + limit }).await;
         let duration = start.elapsed();
         let failure = result.as_ref().err();
         self.observer.observe(&self.settings.name, path, duration, failure);
@@ -319,22 +329,18 @@ impl Inner {
         result
     }
 
-    fn timeout_error(&self, limit: Duration) -> QueryFailure {
-        QueryFailure::Timeout { address: self.address.clone(), limit }
+    fn timeout_error(&self, limit: TimeLimit) -> QueryFailure {
+        QueryFailure::Timeout { address: self.address.clone(), limit: limit.duration }
     }
 
-    fn slow_response_error(&self, limit: Duration) -> QueryFailure {
-        QueryFailure::SlowResponse { address: self.address.clone(), limit }
+    fn slow_response_error(&self, limit: TimeLimit) -> QueryFailure {
+        QueryFailure::SlowResponse { address: self.address.clone(), limit: limit.duration }
     }
 
     /// Waits until a request may be sent.
-    async fn acquire_slot(
-        &self,
-        limit: Duration,
-        deadline: Instant,
-    ) -> Result<OwnedSemaphorePermit, QueryFailure> {
-        let slot = timeout_at(deadline, self.slots.clone().acquire_owned()).await;
-        slot.ok().and_then(Result::ok).ok_or(QueryFailure::Busy(limit))
+    async fn acquire_slot(&self, limit: TimeLimit) -> Result<OwnedSemaphorePermit, QueryFailure> {
+        let slot = timeout_at(limit.deadline, self.slots.clone().acquire_owned()).await;
+        slot.ok().and_then(Result::ok).ok_or(QueryFailure::Busy(limit.duration))
     }
 
     /// Sends a request and checks the status of the response. The failure for a 4xx or 5xx has the
@@ -343,16 +349,15 @@ impl Inner {
         &self,
         path: &'static str,
         parameters: &[(&str, &str)],
-        limit: Duration,
-        deadline: Instant,
+        limit: TimeLimit,
     ) -> Result<Response<Body>, QueryFailure> {
-        let connection = timeout_at(deadline, self.connector.connection()).await;
+        let connection = timeout_at(limit.deadline, self.connector.connection()).await;
         let connection = connection.map_err(|_| self.timeout_error(limit))?.map_err(Arc::new)?;
         let mut request = self.build_request(path, parameters);
         for (name, value) in &*connection.headers {
             request.headers_mut().append(name, value.clone());
         }
-        let response = timeout_at(deadline, connection.client.send(request)).await;
+        let response = timeout_at(limit.deadline, connection.client.send(request)).await;
         let response = response.map_err(|_| self.timeout_error(limit))?;
         let response = response
             .map_err(|error| QueryFailure::from_request_error(self.address.clone(), &error))?;
@@ -363,8 +368,8 @@ impl Inner {
         if let QueryFailure::Status { reported, .. } = &mut failure
             && (status.is_client_error() || status.is_server_error())
             && is_json(&response)
-            && let Ok((body, _large)) = self.read_body(response, limit, deadline).await
-            && let Err(error @ QueryFailure::Api { .. }) = decode::decode_success(&body)
+            && let Ok((body, _large)) = self.read_body(response, limit).await
+            && let Err(error @ QueryFailure::Api { .. }) = decode::decode_data(&body)
         {
             *reported = format!(": {error}");
         }
@@ -375,7 +380,7 @@ impl Inner {
     fn build_request(&self, path: &str, parameters: &[(&str, &str)]) -> Request<Body> {
         let mut encoded = form_urlencoded::Serializer::new(String::new());
         encoded.extend_pairs(parameters);
-        let mut encoded = encoded.finish();
+        let encoded = encoded.finish();
         let configured_query = self.settings.url.query().filter(|query| !query.is_empty());
         let is_compat = self.settings.compat == Compat::Reference;
         let verb = match self.settings.verb {
@@ -387,8 +392,7 @@ impl Inner {
         let (method, uri, body) = match (verb, configured_query) {
             // prometheus-adapter drops the parameters of the URL.
             (Verb::Get, Some(configured)) if !is_compat => {
-                encoded = format!("{configured}&{encoded}");
-                (Method::GET, format!("{path}?{encoded}"), Vec::new())
+                (Method::GET, format!("{path}?{configured}&{encoded}"), Vec::new())
             }
             (Verb::Get, _) => (Method::GET, format!("{path}?{encoded}"), Vec::new()),
             (Verb::Post, Some(configured)) => {
@@ -413,14 +417,13 @@ impl Inner {
     async fn read_body(
         &self,
         response: Response<Body>,
-        limit: Duration,
-        deadline: Instant,
+        limit: TimeLimit,
     ) -> Result<(BytesMut, Option<SemaphorePermit<'_>>), QueryFailure> {
         let max = self.settings.max_response_bytes;
         let mut chunks = response.into_body().into_data_stream();
         let (mut body, mut large) = (BytesMut::new(), None);
         loop {
-            let chunk = timeout_at(deadline, chunks.try_next()).await;
+            let chunk = timeout_at(limit.deadline, chunks.try_next()).await;
             let chunk = chunk.map_err(|_| self.slow_response_error(limit))?;
             let chunk =
                 chunk.map_err(|error| QueryFailure::Body(Arc::new(io::Error::other(error))))?;
@@ -432,9 +435,9 @@ impl Inner {
                 return Err(QueryFailure::TooLong(max));
             }
             if len > SMALL_RESPONSE_BYTES && large.is_none() {
-                let permit = timeout_at(deadline, self.large_response.acquire()).await;
+                let permit = timeout_at(limit.deadline, self.large_response.acquire()).await;
                 let permit = permit.ok().and_then(Result::ok);
-                large = Some(permit.ok_or(QueryFailure::BusyReading(limit))?);
+                large = Some(permit.ok_or(QueryFailure::BusyReading(limit.duration))?);
             }
             body.extend_from_slice(&chunk);
         }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{StreamExt, TryStreamExt, stream};
-use http::{Response, StatusCode, Version, header};
+use http::{Response, Version, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::time::{Instant, timeout_at};
@@ -35,12 +35,7 @@ pub(super) fn check_status(
     response: &Response<Body>,
 ) -> Result<(), QueryFailure> {
     let status = response.status();
-    let is_error_of_prometheus = [
-        StatusCode::BAD_REQUEST,
-        StatusCode::UNPROCESSABLE_ENTITY,
-        StatusCode::SERVICE_UNAVAILABLE,
-    ]
-    .contains(&status);
+    let is_error_of_prometheus = matches!(status.as_u16(), 400 | 422 | 503);
     if status.is_success() || is_error_of_prometheus && is_json(response) {
         return Ok(());
     }

@@ -38,17 +38,22 @@ impl fmt::Debug for SeriesReader {
 /// Calls `add` for each series of a response. Returns their number.
 fn read_response(body: impl Read, add: impl FnMut(&str, &[String])) -> Result<usize, QueryFailure> {
     let mut deserializer = serde_json::Deserializer::from_reader(body);
-    let result = deserializer.deserialize_map(Response(add));
+    let mut is_object = false;
+    let result = deserializer.deserialize_map(Response { add, is_object: &mut is_object });
     result.map_err(|error| match error.io_error_kind() {
         Some(_) => QueryFailure::Body(std::sync::Arc::new(error.into())),
-        None => decode_error(error),
+        None => decode_error(&error, is_object),
     })?
 }
 
 /// A response, whose series are passed to the function.
-struct Response<F>(F);
+struct Response<'r, F> {
+    add: F,
+    /// Set if the response begins as a JSON object.
+    is_object: &'r mut bool,
+}
 
-impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Response<F> {
+impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Response<'_, F> {
     /// The number of series.
     type Value = Result<usize, QueryFailure>;
 
@@ -57,6 +62,7 @@ impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Response<F> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self::Value, A::Error> {
+        *self.is_object = true;
         let (mut is_error, mut error_type, mut message) = (false, String::new(), String::new());
         let mut series_count = None;
         while let Some(field) = map.next_key::<String>()? {
@@ -64,7 +70,7 @@ impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Response<F> {
                 "status" => is_error = map.next_value::<String>()? == "error",
                 "errorType" => error_type = map.next_value()?,
                 "error" => message = map.next_value()?,
-                "data" => series_count = Some(map.next_value_seed(SeriesList(&mut self.0))?),
+                "data" => series_count = Some(map.next_value_seed(SeriesList(&mut self.add))?),
                 _ => _ = map.next_value::<IgnoredAny>()?,
             }
         }
@@ -136,15 +142,15 @@ impl<'de> Visitor<'de> for &mut SeriesNames {
         self.spare.append(&mut self.labels);
         let mut label = self.spare.pop().unwrap_or_default();
         while map.next_key_seed(ReusedString(&mut label))?.is_some() {
-            if label != NAME_LABEL {
+            if label == NAME_LABEL {
+                map.next_value_seed(ReusedString(&mut self.name))?;
+                if self.name.is_empty() {
+                    return Err(serde::de::Error::custom("a series has an empty name"));
+                }
+            } else {
                 map.next_value::<IgnoredAny>()?;
                 self.labels.push(label);
                 label = self.spare.pop().unwrap_or_default();
-                continue;
-            }
-            map.next_value_seed(ReusedString(&mut self.name))?;
-            if self.name.is_empty() {
-                return Err(serde::de::Error::custom("a series has an empty name"));
             }
         }
         self.spare.push(label);
@@ -211,9 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn web_page_is_named() {
-        let error = series("\n<!DOCTYPE html>").unwrap_err().to_string();
-        assert!(error.ends_with(": it isn't JSON, but may be a login page or a page of a proxy"));
+    fn page_of_a_proxy_is_reported() {
+        let hint = ": it isn't a JSON object, but may be a login page or a page of a proxy";
+        for body in ["\n<!DOCTYPE html>", "no healthy upstream", "404 page not found"] {
+            let error = series(body).unwrap_err().to_string();
+            assert!(error.ends_with(hint), "{error}");
+        }
+        let error = series(r#"{"status":"success","data":[{]}"#).unwrap_err().to_string();
+        assert!(error.contains("line 1 column"), "{error}");
     }
 
     #[test]

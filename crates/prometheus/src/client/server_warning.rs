@@ -11,7 +11,7 @@ use tracing::warn;
 /// The maximum number of characters of a warning.
 const MAX_CHARS: usize = 300;
 
-/// The time for which a warning counts.
+/// The time for which a warning is recent.
 const LIFETIME: Duration = Duration::from_mins(1);
 
 /// The newest warning of a server. A response with one may lack results: Thanos and Mimir warn if
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn warning_counts_for_a_minute() {
+    async fn warning_is_recent_for_a_minute() {
         let warning = ServerWarning::default();
         let record = |warnings: &[&str]| {
             let warnings: Vec<_> = warnings.iter().copied().map(Cow::from).collect();

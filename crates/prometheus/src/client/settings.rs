@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::rules::Compat;
-use hpa_metrics::origin;
+use hpa_metrics::url_origin;
 use http::{HeaderName, HeaderValue, Uri};
 
 /// [`Settings::series_timeout`] divided by [`Settings::query_timeout`].
@@ -79,7 +79,7 @@ pub enum SettingsError {
     /// The URL can't be parsed, or its scheme is neither `http` nor `https`.
     #[error("the URL {url:?} of Prometheus is invalid: {message}")]
     Url {
-        /// The URL without credentials.
+        /// The URL without credentials and parameters.
         url: String,
         message: String,
     },
@@ -110,6 +110,7 @@ impl SettingsError {
 impl Settings {
     /// A server with the default limits, and with no credentials but those in the URL.
     pub fn new(name: &str, url: &str) -> Result<Self, SettingsError> {
+        // 16, without a conversion that can fail.
         const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
         Ok(Self {
             name: name.to_owned(),
@@ -154,7 +155,7 @@ impl Settings {
 
     /// Scheme, host and port of the URL, for errors that tenants read in conditions.
     pub fn origin(&self) -> String {
-        origin(&self.url)
+        url_origin(&self.url)
     }
 
     /// The URL without credentials and parameters, for messages to the operator.
@@ -165,9 +166,9 @@ impl Settings {
 
 fn parse_url(text: &str) -> Result<Uri, SettingsError> {
     let error = |message: String| {
-        // The credentials of a URL are before an `@`.
-        let url = text.rsplit('@').next().unwrap_or_default().to_owned();
-        SettingsError::Url { url, message }
+        // Credentials are before an `@`, or in parameters.
+        let url = text.rsplit('@').next().and_then(|url| url.split('?').next());
+        SettingsError::Url { url: url.unwrap_or_default().to_owned(), message }
     };
     let url: Uri =
         text.parse().map_err(|source: http::uri::InvalidUri| error(source.to_string()))?;
@@ -222,8 +223,9 @@ mod tests {
         let settings = Settings::new("p", url).unwrap();
         assert_eq!(settings.url_without_credentials(), "http://prometheus:9090/prefix");
         assert_eq!(settings.origin(), "http://prometheus:9090");
-        let error = Settings::new("p", "ftp://user:secret@prometheus").unwrap_err().to_string();
-        assert!(!error.contains("secret"), "{error}");
+        let url = "ftp://user:secret@prometheus?token=secret";
+        let error = Settings::new("p", url).unwrap_err().to_string();
+        assert!(error.contains("prometheus") && !error.contains("secret"), "{error}");
     }
 
     #[rstest]

@@ -77,10 +77,12 @@ pub(super) fn check_arguments(
     let given = arguments.len();
     let max = if parameters.ends_with('*') { usize::MAX } else { types.len() };
     if given < required || given > max {
-        let (bound, expected) = match given > max {
-            _ if required == max => ("", max),
-            true => ("at most ", max),
-            false => ("at least ", required),
+        let (bound, expected) = if required == max {
+            ("", max)
+        } else if given > max {
+            ("at most ", max)
+        } else {
+            ("at least ", required)
         };
         let plural = if expected == 1 { "" } else { "s" };
         return Err(format!("{name} needs {bound}{expected} argument{plural}, not {given}"));

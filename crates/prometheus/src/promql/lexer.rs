@@ -99,7 +99,8 @@ fn lex_word(text: &str) -> (Token<'_>, usize) {
 /// Reads a number such as `0x1F`, `.5`, `1e-3`, or a duration such as `1h30m`.
 fn lex_number(text: &str) -> (Token<'_>, usize) {
     let mut number = prefix(text, |char| char.is_ascii_alphanumeric() || "._".contains(char));
-    let has_exponent = number.ends_with(['e', 'E']) && !number.starts_with("0x");
+    let is_hexadecimal = number.starts_with("0x") || number.starts_with("0X");
+    let has_exponent = number.ends_with(['e', 'E']) && !is_hexadecimal;
     let after = text.get(number.len()..).unwrap_or_default();
     if has_exponent && let Some(digits) = after.strip_prefix(['+', '-']) {
         let len = number.len() + 1 + prefix(digits, |char| char.is_ascii_digit()).len();
@@ -142,8 +143,19 @@ fn check_escape(chars: &mut std::str::CharIndices<'_>, quote: char) -> Result<()
             ));
         }
     };
-    let is_valid = chars.take(digits).filter(|(_, char)| char.is_digit(radix)).count() == digits;
-    if is_valid { Ok(()) } else { Err(format!("the escape \\{escaped} needs more digits")) }
+    // The first octal digit is the escaped character itself.
+    let mut number = escaped.to_digit(8).unwrap_or_default();
+    for _ in 0..digits {
+        let Some(digit) = chars.next().and_then(|(_, char)| char.to_digit(radix)) else {
+            return Err(format!("the escape \\{escaped} needs more digits"));
+        };
+        number = number * radix + digit;
+    }
+    let is_valid = match escaped {
+        'u' | 'U' => char::from_u32(number).is_some(),
+        _ => u8::try_from(number).is_ok(),
+    };
+    if is_valid { Ok(()) } else { Err(format!("the escape \\{escaped} is not a valid character")) }
 }
 
 /// The text of a literal whose escape sequences have been checked. Invalid UTF-8 is replaced.
@@ -163,8 +175,8 @@ pub(super) fn unescape(literal: &str) -> String {
         match escaped {
             'x' => text.extend(u8::try_from(number(None, 2, 16))),
             '0'..='7' => text.extend(u8::try_from(number(Some(escaped), 2, 8))),
-            'u' => push_char(&mut text, char_or_replacement(number(None, 4, 16))),
-            'U' => push_char(&mut text, char_or_replacement(number(None, 8, 16))),
+            'u' => push_char(&mut text, char::from_u32(number(None, 4, 16)).unwrap_or_default()),
+            'U' => push_char(&mut text, char::from_u32(number(None, 8, 16)).unwrap_or_default()),
             'a' => text.push(7),
             'b' => text.push(8),
             'f' => text.push(12),
@@ -176,10 +188,6 @@ pub(super) fn unescape(literal: &str) -> String {
         }
     }
     String::from_utf8_lossy(&text).into_owned()
-}
-
-fn char_or_replacement(number: u32) -> char {
-    char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
 fn push_char(text: &mut Vec<u8>, char: char) {

@@ -26,7 +26,7 @@ pub use restrict::restrict;
 /// The comparison operators.
 pub(crate) const COMPARISONS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
 /// The set operators. Their case doesn't matter.
-pub(crate) const SET_OPERATORS: [&str; 3] = ["and", "or", "unless"];
+pub const SET_OPERATORS: [&str; 3] = ["and", "or", "unless"];
 
 /// A mistake in a query, with its byte offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -142,7 +142,7 @@ pub enum Side {
 }
 
 impl<'q> Expr<'q> {
-    /// Calls `visit` with this expression and its subexpressions.
+    /// Calls `visit` with this expression, then with its subexpressions in the order of the query.
     pub fn visit(&self, visit: &mut dyn FnMut(&Self)) {
         visit(self);
         match &self.node {
@@ -200,11 +200,11 @@ impl<'q> Expr<'q> {
 impl<'q> Selector<'q> {
     /// The metric name, if the selector has a constant one.
     pub fn metric_name(&self) -> Option<&'q str> {
-        let name_matcher = self.matchers.iter().find(|matcher| matcher.label == "__name__");
-        match name_matcher {
-            _ if !self.name.is_empty() => Some(self.name),
-            Some(matcher) if matcher.operator == "=" => Some(matcher.value),
-            _ => None,
+        if !self.name.is_empty() {
+            return Some(self.name);
         }
+        let mut matchers = self.matchers.iter();
+        let is_name = |matcher: &&Matcher| matcher.label == "__name__" && matcher.operator == "=";
+        matchers.find(is_name).map(|matcher| matcher.value)
     }
 }

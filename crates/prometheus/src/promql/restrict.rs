@@ -43,7 +43,7 @@ pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxE
     if insertions.len() > MAX_SELECTORS {
         return fail(0, format!("the query has more than {MAX_SELECTORS} selectors"));
     }
-    insertions.sort_by_key(|(at, _)| *at);
+    // `visit` reaches selectors in the order of the query.
     let (mut restricted, mut copied) = (String::new(), 0);
     for (at, texts) in insertions {
         restricted.push_str(query.get(copied..at).unwrap_or_default());

@@ -23,16 +23,12 @@ mod tests {
         let resources = resources();
         let rules = RuleSet::compile(&config, &resources);
         assert_eq!(rules.first_error(), None);
-        let series = |name: &str, labels: &[&str]| Series {
-            name: name.to_owned(),
-            labels: labels.iter().map(|label| (*label).to_owned()).collect(),
-        };
         let containers = [
-            series("container_cpu_usage_seconds_total", &["namespace", "pod"]),
-            series("container_fs_reads_total", &["namespace", "pod"]),
-            series("container_memory_rss", &["namespace", "pod"]),
+            Series::new("container_cpu_usage_seconds_total", &["namespace", "pod"]),
+            Series::new("container_fs_reads_total", &["namespace", "pod"]),
+            Series::new("container_memory_rss", &["namespace", "pod"]),
         ];
-        let others = [series("http_requests_total", &["kube_namespace", "kube_pod"])];
+        let others = [Series::new("http_requests_total", &["kube_namespace", "kube_pod"])];
         let discovered: Vec<DiscoveredRule> = rules
             .custom
             .iter()

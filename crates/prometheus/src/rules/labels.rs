@@ -6,7 +6,7 @@ use crate::rules::{
     config::{Overrides, ResourceMapping},
     regex_budget::RegexBudget,
 };
-use hpa_calc::suggestions::most_similar;
+use hpa_calc::{go_text::Quoted, suggestions::most_similar};
 use hpa_go_compat::{
     regex::{GoRegex, RegexError},
     template::{Struct, Template, TemplateError, Value},
@@ -17,13 +17,10 @@ use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource, ResourceEr
 #[non_exhaustive]
 pub enum MappingError {
     /// The template's syntax is wrong.
-    #[error("unable to parse label template {}: {source}", hpa_calc::go_text::Quoted(template))]
+    #[error("unable to parse label template {}: {source}", Quoted(template))]
     Syntax { template: String, source: TemplateError },
     /// No regular expression for the template's labels can be derived.
-    #[error(
-        "unable to generate label format from template {}: {source}",
-        hpa_calc::go_text::Quoted(template)
-    )]
+    #[error("unable to generate label format from template {}: {source}", Quoted(template))]
     Format { template: String, source: FormatError },
     /// An override has an unknown resource.
     #[error(
@@ -97,8 +94,6 @@ pub struct ResourceLabels {
 #[derive(Debug)]
 struct LabelTemplate {
     template: Template,
-    /// The text of the template.
-    text: String,
     /// Matches the labels that the template renders.
     regex: GoRegex,
     group_index: Option<usize>,
@@ -165,9 +160,9 @@ impl ResourceLabels {
 
     /// Counts the expression of the template against the budget.
     pub(crate) fn charge(&self, budget: &mut RegexBudget) -> Result<(), MappingError> {
-        let Some(LabelTemplate { regex, text, .. }) = &self.template else { return Ok(()) };
+        let Some(LabelTemplate { regex, template, .. }) = &self.template else { return Ok(()) };
         budget.charge(regex).map_err(|error| MappingError::Format {
-            template: text.clone(),
+            template: template.text().to_owned(),
             source: FormatError::Regex(error),
         })
     }
@@ -210,12 +205,12 @@ impl LabelTemplate {
     fn new(text: &str) -> Result<Self, MappingError> {
         let template = Template::parse("resource-label", text)
             .map_err(|source| MappingError::Syntax { template: text.to_owned(), source })?;
-        Self::invert(template, text)
+        Self::invert(template)
             .map_err(|source| MappingError::Format { template: text.to_owned(), source })
     }
 
     /// Derives a regular expression that matches the labels that the template renders.
-    fn invert(template: Template, text: &str) -> Result<Self, FormatError> {
+    fn invert(template: Template) -> Result<Self, FormatError> {
         let data = group_resource("(?P<group>.+?)", "(?P<resource>.+?)");
         let pattern = template.render(data).map_err(FormatError::Template)?;
         if pattern.is_empty() {
@@ -224,7 +219,7 @@ impl LabelTemplate {
         let regex = GoRegex::new(&format!("^{pattern}$")).map_err(FormatError::Regex)?;
         let resource_index = regex.group_index("resource").ok_or(FormatError::NoResource)?;
         let group_index = regex.group_index("group");
-        Ok(Self { template, text: text.to_owned(), regex, group_index, resource_index })
+        Ok(Self { template, regex, group_index, resource_index })
     }
 
     /// Extracts the group and the resource from a label.

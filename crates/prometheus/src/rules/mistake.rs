@@ -92,10 +92,8 @@ impl ResourceRuleError {
 impl QueryError {
     /// The mistake in the template of the query, with advice. `None` for other errors.
     pub fn template_mistake(&self) -> Option<String> {
-        match self {
-            Self::Template(error) => Some(describe_template_error("", error, QUERY)),
-            _ => None,
-        }
+        let Self::Template(error) = self else { return None };
+        Some(describe_template_error("", error, QUERY))
     }
 
     /// [`Self::template_mistake`] and prometheus-adapter's text, or else the text of the error.
@@ -115,11 +113,10 @@ fn describe_rule_error(error: &RuleError) -> String {
         RuleError::Query { template, source, .. } => {
             describe_template_error(template, source, QUERY)
         }
-        RuleError::Filter { source, .. } | RuleError::NameMatches { source, .. } => {
+        RuleError::Filter { source, .. }
+        | RuleError::NameMatches { source, .. }
+        | RuleError::NameTemplate { source: NameError::Filter(source), .. } => {
             describe_filter_error(source)
-        }
-        RuleError::NameTemplate { source: NameError::Filter(error), .. } => {
-            describe_filter_error(error)
         }
         RuleError::NameTemplate { source: NameError::NoTemplate(_), .. } => {
             "name.matches has several groups: write the metric's name into name.as, such as \
@@ -229,8 +226,11 @@ fn describe_syntax_error(text: &str, message: &str, kind: &TemplateKind) -> Stri
              .LabelValuesByName>>"
         );
     }
-    if let Some((_, char)) = message.split_once("haracter ").filter(|_| message.contains("U+")) {
-        let char = char.split_once(' ').map_or(char, |(_, char)| char);
+    // Such as "bad character U+007D '}'".
+    if let Some((start, code_point)) = message.split_once("U+")
+        && start.contains("character")
+    {
+        let char = code_point.split_once(' ').map_or(code_point, |(_, char)| char);
         return format!("an action can't have {char} here: write only the field, as in {example}");
     }
     if message.ends_with("not supported") {

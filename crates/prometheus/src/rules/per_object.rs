@@ -15,7 +15,7 @@ mod tests;
 use hpa_go_compat::template::Template;
 
 use crate::promql::{
-    self, Expr, Matching, Node, SET_OPERATORS, Selector, Side, SyntaxError, Type,
+    self, Expr, Grouping, Matching, Node, SET_OPERATORS, Selector, Side, SyntaxError, Type,
     depends_on_other_groups, is_by_series,
 };
 
@@ -146,34 +146,40 @@ impl Classifier<'_> {
 
     /// Classifies a function or an aggregation with an argument that isn't constant.
     fn classify_call(&self, expr: &Expr<'_>) -> Result<Class, NotPerObject> {
-        let label = self.label.to_owned();
         match &expr.node {
             // This function removes only the labels `le` and `__name__`.
             Node::Call("histogram_quantile", _) => Ok(Class::PerObject),
             Node::Call(name @ ("label_replace" | "label_join"), arguments) => {
-                let changes_other_label = match arguments.get(1).map(|argument| &argument.node) {
-                    Some(Node::Text(target)) => {
-                        *target != label && !target.is_empty() && !target.contains('\\')
-                    }
-                    _ => false,
-                };
-                let relabeled = || NotPerObject::Relabeled { function: (*name).to_owned(), label };
-                if changes_other_label { Ok(Class::PerObject) } else { Err(relabeled()) }
+                // A text with escapes could still be the label.
+                if let Some(Node::Text(target)) = arguments.get(1).map(|argument| &argument.node)
+                    && *target != self.label
+                    && !target.is_empty()
+                    && !target.contains('\\')
+                {
+                    return Ok(Class::PerObject);
+                }
+                let (function, label) = ((*name).to_owned(), self.label.to_owned());
+                Err(NotPerObject::Relabeled { function, label })
             }
             Node::Call(name, _) if is_by_series(name) => Ok(Class::PerObject),
             Node::Aggregation(name, grouping, _) if !depends_on_other_groups(name) => {
-                let by_object = grouping
-                    .as_ref()
-                    .is_some_and(|grouping| grouping.labels.contains(&&*label) == grouping.is_by);
-                let aggregation = (*name).to_owned();
-                let over_objects = || NotPerObject::Aggregation { aggregation, label };
-                if by_object { Ok(Class::PerObject) } else { Err(over_objects()) }
+                if let Some(Grouping { is_by, labels }) = grouping
+                    && labels.contains(&self.label) == *is_by
+                {
+                    return Ok(Class::PerObject);
+                }
+                let (aggregation, label) = ((*name).to_owned(), self.label.to_owned());
+                Err(NotPerObject::Aggregation { aggregation, label })
             }
             Node::Call(name, _) | Node::Aggregation(name, ..) => {
                 Err(NotPerObject::Function((*name).to_owned()))
             }
             // Other expressions have no arguments.
-            _ => Ok(Class::Constant),
+            Node::Number
+            | Node::Text(_)
+            | Node::Selector(_)
+            | Node::Wrapped(..)
+            | Node::Binary(..) => Ok(Class::Constant),
         }
     }
 

@@ -43,7 +43,8 @@ fn merging_aggregation<'q>(expr: &Expr<'q>) -> Option<&'q str> {
                 reads_buckets(operand).then_some(*name)
             }
         }
-        // The right operand is a condition or a default, or else a factor of all series.
+        // The right operand of a set operator is only a condition or a default. A scalar operand
+        // changes all series alike.
         Node::Binary(operator, _, operands) => {
             let [left, right] = &**operands;
             let is_set = is_one_of(operator, &SET_OPERATORS);

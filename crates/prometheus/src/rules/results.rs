@@ -19,6 +19,7 @@ pub struct Sample {
     pub value: f64,
 }
 
+/// The result of an instant query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueryResult {
     /// An instant vector. `None` if its JSON is `null` or absent.
@@ -31,6 +32,16 @@ pub enum QueryResult {
     },
     /// Another type, such as `matrix`, which a metric can't have.
     Other(String),
+}
+
+impl QueryResult {
+    /// The samples of an instant vector. A vector whose JSON is `null` or absent has none.
+    pub fn samples(&self) -> Result<&[Sample], ResultError> {
+        match self {
+            Self::Vector(samples) => Ok(samples.as_deref().unwrap_or_default()),
+            Self::Scalar { .. } | Self::Other(_) => Err(ResultError::UnexpectedType),
+        }
+    }
 }
 
 /// A result that can't be converted to metrics, with prometheus-adapter's message.

@@ -5,7 +5,7 @@ use hpa_calc::{Selector, go_text::Quoted};
 use crate::promql::{self, Expr, Node};
 use crate::rules::{
     Compat,
-    config::{DiscoveryRule, RegexFilter},
+    config::DiscoveryRule,
     labels::{MappingError, ResourceLabels},
     name::{FilterError, NameError, NameRule, SeriesFilter},
     query::{ObjectQuery, QueriedObjects, QueryContext, QueryError, QueryTemplate},
@@ -109,21 +109,22 @@ impl Rule {
             source,
         })?;
         let filters = rule.series_filters.iter().enumerate().map(|(index, filter)| {
-            compile_filter(filter, budget).map_err(|source| RuleError::Filter {
+            let filter = SeriesFilter::new(filter)
+                .and_then(|filter| charge(&filter.regex, budget).map(|()| filter));
+            filter.map_err(|source| RuleError::Filter {
                 series_query: series_query(),
                 index,
                 source,
             })
         });
         let filters = filters.collect::<Result<_, _>>()?;
+        let invalid_matches =
+            |source| RuleError::NameMatches { series_query: series_query(), source };
         let name = NameRule::new(&rule.name).map_err(|error| match error {
-            NameError::Filter(source) => {
-                RuleError::NameMatches { series_query: series_query(), source }
-            }
+            NameError::Filter(source) => invalid_matches(source),
             source => RuleError::NameTemplate { series_query: series_query(), source },
         })?;
-        charge(&name.regex, budget)
-            .map_err(|source| RuleError::NameMatches { series_query: series_query(), source })?;
+        charge(&name.regex, budget).map_err(invalid_matches)?;
         let is_namespaced = rule.resources.namespaced.unwrap_or(true);
         Ok(Self { series_query: series_query(), filters, name, labels, query, is_namespaced })
     }
@@ -186,8 +187,8 @@ impl Rule {
 }
 
 impl DiscoveryRule {
-    /// Like [`Rule::may_have`], without the filters, for a rule that may be invalid. `true` if its
-    /// `name` is.
+    /// Like [`Rule::may_have`], but ignores the filters, and works for an invalid rule. `true` if
+    /// `name` is invalid.
     pub fn may_have(&self, metric: &str) -> bool {
         let Ok(name) = NameRule::new(&self.name) else { return true };
         name.may_derive(series_name(&self.series_query), metric)
@@ -202,15 +203,6 @@ fn series_name(series_query: &str) -> Option<&str> {
     };
     // A name with escapes would have to be decoded.
     name.filter(|name| !name.contains('\\'))
-}
-
-fn compile_filter(
-    filter: &RegexFilter,
-    budget: &mut RegexBudget,
-) -> Result<SeriesFilter, FilterError> {
-    let filter = SeriesFilter::new(filter)?;
-    charge(&filter.regex, budget)?;
-    Ok(filter)
 }
 
 fn charge(regex: &GoRegex, budget: &mut RegexBudget) -> Result<(), FilterError> {
@@ -239,6 +231,7 @@ mod tests {
     #[case::any_series(r#"{pod!=""}"#, "", "", "orders", true)]
     #[case::pattern(r#"{__name__=~"jobs_.*"}"#, "", "", "orders", true)]
     #[case::other_names(r#"{__name__!="jobs"}"#, "", "", "orders", true)]
+    #[case::second_matcher(r#"{__name__!="a",__name__="jobs"}"#, "", "", "orders", false)]
     #[case::escaped_name(r#"{__name__="jobs\u005f1"}"#, "", "", "jobs_1", true)]
     #[case::no_promql(r#"{__name__="a" or __name__="orders"}"#, "", "", "orders", true)]
     fn rule_may_have_a_metric_unless_its_names_exclude_it(

@@ -11,7 +11,7 @@ use crate::rules::{
 };
 use hpa_metrics::resource::{ApiResources, GroupResource};
 
-/// The label with a series' name.
+/// The label with the name of a series.
 const NAME_LABEL: &str = "__name__";
 
 /// A series: its name and the names of its labels.
@@ -19,12 +19,27 @@ const NAME_LABEL: &str = "__name__";
 pub struct Series {
     /// The name of the metric in Prometheus.
     pub name: String,
+    /// The names of the labels.
     pub labels: Vec<String>,
+}
+
+#[cfg(test)]
+impl Series {
+    pub(crate) fn new(name: &str, labels: &[&str]) -> Self {
+        let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        Self { name: name.to_owned(), labels }
+    }
 }
 
 /// The names, label sets and metrics of a rule's series. The size depends on the number of
 /// different names and label sets, not on the number of series. Because there may be hundreds of
 /// thousands of names, strings share allocations, and equal label sets and lists are stored once.
+///
+/// For example, a rule may derive one metric from `http_total{pod="a"}` and `http_sum{pod="a"}`:
+/// - `names`: `http_total`, `http_sum`, each with metric 0 and combination 0
+/// - `label_sets`: `[pod]`; `combinations`: label set 0 without a previous one
+/// - `metrics`: `http`, with the last series 1 (`http_sum`) and resource list 1
+/// - `resource_lists`: none, `[pods]`
 #[derive(Debug, Default)]
 pub struct RuleSeries {
     series_count: usize,
@@ -72,7 +87,7 @@ struct Combination {
 struct MetricEntry {
     /// The position in `names` of the last name with the metric, in the order of Prometheus'
     /// response.
-    last: u32,
+    last_series: u32,
     /// The position in `resource_lists` of the resources for which that series is the last one.
     /// Ignored if the metric is in `series_by_resource`.
     resource_list: u32,
@@ -90,8 +105,8 @@ pub struct LabelSet {
 #[derive(Clone, Copy, Debug)]
 pub struct MetricSeries<'s> {
     pub metric: &'s str,
-    pub last: &'s str,
-    /// The resources for which this series is the last one.
+    pub last_series: &'s str,
+    /// The resources for which `last_series` is the last one.
     resources: &'s [Arc<GroupResource>],
     /// The resources with the last series of each, if the last series differs by resource.
     /// `resources` is empty then.
@@ -102,13 +117,14 @@ pub struct MetricSeries<'s> {
 impl<'s> MetricSeries<'s> {
     /// The resources that have the metric, and the last series with a label for each.
     pub fn by_resource(self) -> impl Iterator<Item = (&'s Arc<GroupResource>, &'s str)> {
-        let same = self.resources.iter().map(move |resource| (resource, self.last));
+        let same = self.resources.iter().map(move |resource| (resource, self.last_series));
         let series_by_resource = self.series_by_resource.iter();
         same.chain(
             series_by_resource.map(move |(resource, series)| (resource, self.names.get(*series))),
         )
     }
 
+    /// The last series with a label for the resource.
     pub fn for_resource(self, resource: &GroupResource) -> Option<&'s str> {
         self.by_resource()
             .find(|(candidate, _)| ***candidate == *resource)
@@ -208,8 +224,7 @@ impl RuleSeries {
 
     /// The metrics and their series.
     pub fn metrics(&self) -> impl Iterator<Item = MetricSeries<'_>> {
-        let positions = (0..).zip(&self.metric_entries).map(|(position, _)| position);
-        positions.filter_map(|position| self.metric_at(position))
+        (0..).map_while(|position| self.metric_at(position))
     }
 
     /// The metric at a position in [`RuleSeries::metrics`].
@@ -222,7 +237,7 @@ impl RuleSeries {
         };
         Some(MetricSeries {
             metric: self.metrics.get(position),
-            last: self.names.get(entry.last),
+            last_series: self.names.get(entry.last_series),
             resources: resources.map(Vec::as_slice).unwrap_or_default(),
             series_by_resource: series_by_resource.map(Vec::as_slice).unwrap_or_default(),
             names: &self.names,
@@ -237,14 +252,12 @@ impl RuleSeries {
         let old_list = self.resource_lists.get(entry.resource_list as usize);
         let old_list = old_list.map(Vec::as_slice).unwrap_or_default();
         let series_by_resource = self.series_by_resource.remove(&metric);
-        if series_by_resource.is_none() {
-            let has_all = || resources.iter().all(|resource| old_list.contains(resource));
-            if entry.last == name && has_all() {
-                return;
-            }
+        let has_all = || resources.iter().all(|resource| old_list.contains(resource));
+        if series_by_resource.is_none() && entry.last_series == name && has_all() {
+            return;
         }
         let all_with_last =
-            || old_list.iter().map(|resource| (resource.clone(), entry.last)).collect();
+            || old_list.iter().map(|resource| (resource.clone(), entry.last_series)).collect();
         let mut by_resource: Vec<(Arc<GroupResource>, u32)> =
             series_by_resource.unwrap_or_else(all_with_last);
         for resource in resources {
@@ -253,7 +266,7 @@ impl RuleSeries {
                 None => by_resource.push((resource.clone(), name)),
             }
         }
-        entry.last = name;
+        entry.last_series = name;
         if by_resource.iter().any(|(_, last)| *last != name) {
             self.series_by_resource.insert(metric, by_resource);
             return;
@@ -294,8 +307,8 @@ impl RuleSeriesBuilder<'_> {
     pub fn add<'l>(&mut self, name: &str, labels: impl IntoIterator<Item = &'l str>) {
         self.series.series_count += 1;
         // There can't be 2^32 names or label sets, because the size of a response is limited.
-        let Some(label_set) = self.label_set_position(labels) else { return };
-        let Some(name_position) = self.name_position(name) else { return };
+        let Some(label_set) = self.intern_label_set(labels) else { return };
+        let Some(name_position) = self.intern_name(name) else { return };
         if self.previous.replace((name_position, label_set)) == Some((name_position, label_set)) {
             return;
         }
@@ -322,14 +335,14 @@ impl RuleSeriesBuilder<'_> {
         self.series
     }
 
-    /// The position of a name, which is added if it is new.
-    fn name_position(&mut self, name: &str) -> Option<u32> {
+    /// Returns the position of a name.
+    fn intern_name(&mut self, name: &str) -> Option<u32> {
         if let Some(position) = self.series.names.position(name) {
             return Some(position);
         }
         let position = self.series.names.push(name)?;
         let naming = match self.rule.naming(name) {
-            Naming::Metric(metric) => NamingEntry::Metric(self.metric_position(&metric, position)?),
+            Naming::Metric(metric) => NamingEntry::Metric(self.intern_metric(&metric, position)?),
             Naming::Filtered(filter) => {
                 NamingEntry::Filtered(u32::try_from(filter).unwrap_or(u32::MAX))
             }
@@ -339,15 +352,15 @@ impl RuleSeriesBuilder<'_> {
         Some(position)
     }
 
-    /// The position of a metric, which is added if it is new.
-    fn metric_position(&mut self, metric: &str, series: u32) -> Option<u32> {
+    /// Returns the position of a metric. `series` is the position of the name.
+    fn intern_metric(&mut self, metric: &str, series: u32) -> Option<u32> {
         if let Some(position) = self.series.metrics.position(metric) {
             return Some(position);
         }
         if self.series.resource_lists.is_empty() {
             self.series.resource_lists.push(Vec::new());
         }
-        self.series.metric_entries.push(MetricEntry { last: series, resource_list: 0 });
+        self.series.metric_entries.push(MetricEntry { last_series: series, resource_list: 0 });
         self.series.metrics.push(metric)
     }
 
@@ -365,8 +378,8 @@ impl RuleSeriesBuilder<'_> {
         entry.combination = Some(position);
     }
 
-    /// The position of a label set, which is added if it is new.
-    fn label_set_position<'l>(&mut self, labels: impl IntoIterator<Item = &'l str>) -> Option<u32> {
+    /// Returns the position of a label set.
+    fn intern_label_set<'l>(&mut self, labels: impl IntoIterator<Item = &'l str>) -> Option<u32> {
         self.key.clear();
         for label in labels.into_iter().filter(|label| *label != NAME_LABEL) {
             self.key.push_str(label);

@@ -56,7 +56,9 @@ fn reason_of(
     {
         return Some(reason(&format!("{}{resource}", error_texts::OF_OTHER_RESOURCES)));
     }
-    let will_have = rule.as_ref().ok()?.will_have(metric);
+    if !rule.as_ref().ok()?.will_have(metric) {
+        return None;
+    }
     let problem = match series {
         Some(series) if series.series_count() == 0 => {
             format!("but {} when last listed", error_texts::FOUND_NO_SERIES)
@@ -64,5 +66,5 @@ fn reason_of(
         Some(_) => format!("but {} in the last list", error_texts::NO_SERIES_OF_NAME),
         None => "but its series could not be read".to_owned(),
     };
-    will_have.then(|| reason(&problem))
+    Some(reason(&problem))
 }

@@ -105,7 +105,7 @@ impl ReadFailure {
                 reason: failure.reason_with_server(&server.origin()),
                 is_logged: client.has_logged(failure),
             }),
-            _ => None,
+            Self::Query(_) | Self::TooManyNames(_) => None,
         }
     }
 
@@ -154,8 +154,9 @@ impl Pass<'_> {
         result: Option<ReadResult>,
         previous: Option<&RuleEntry>,
     ) -> RuleEntry {
-        let mut status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
-        status = RuleStatus { rule: name, error: None, reason: None, ..status };
+        let definition = definition.clone();
+        let status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
+        let mut status = RuleStatus { rule: name, error: None, reason: None, ..status };
         let client = self.rules.servers.get(&definition.server);
         if let Some(client) = client {
             status.server.clone_from(&client.settings().name);
@@ -166,14 +167,12 @@ impl Pass<'_> {
             Err(error) => {
                 status.error = Some(describe(error));
                 status.reason = Some(INVALID_RULE.to_owned());
-                let definition = definition.clone();
                 return RuleEntry { definition, discovered: None, status, server_failure: None };
             }
         };
-        let failure = result.as_ref().and_then(|result| result.as_ref().err());
-        let server_failure =
-            failure.zip(client).and_then(|(failure, client)| failure.of_server(client));
-        let previous_rule = previous.and_then(|entry| entry.discovered.as_ref());
+        let previous_series =
+            previous.and_then(|entry| Some(entry.discovered.as_ref()?.series.clone()));
+        let mut server_failure = None;
         let series = match result {
             Some(Ok(series)) => {
                 status.series_count = series.series_count();
@@ -181,16 +180,16 @@ impl Pass<'_> {
                 status.last_success = Some(Timestamp::now());
                 Some(Arc::new(series))
             }
-            Some(Err(error)) => {
+            Some(Err(failure)) => {
                 status.failures += 1;
-                status.error = Some(describe(&error));
-                status.reason = Some(error.reason());
-                previous_rule.map(|rule| rule.series.clone())
+                status.error = Some(describe(&failure));
+                status.reason = Some(failure.reason());
+                server_failure = client.and_then(|client| failure.of_server(client));
+                previous_series
             }
-            None => previous_rule.map(|rule| rule.series.clone()),
+            None => previous_series,
         };
         let discovered = series.map(|series| DiscoveredRule { index, rule, series });
-        let definition = definition.clone();
         RuleEntry { definition, discovered, status, server_failure }
     }
 

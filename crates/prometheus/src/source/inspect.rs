@@ -78,7 +78,7 @@ impl PrometheusSource {
             let metrics = discovered.series.metrics().map(|metric| InspectedMetric {
                 metric: metric.metric.to_owned(),
                 resource: None,
-                series: metric.last.to_owned(),
+                series: metric.last_series.to_owned(),
                 shadowed_by: shadowing_rule(registry.metric_rule(metric.metric), discovered.index),
             });
             metrics.collect()
@@ -130,7 +130,8 @@ impl PrometheusSource {
         self.rules.borrow().servers.get(server).cloned()
     }
 
-    /// A clause with the warning of a server about a result, if it is of the last minute.
+    /// A clause with a server's warning about a result. `None` if there was no warning within the
+    /// last minute.
     pub fn server_warning(&self) -> Option<String> {
         let rules = self.rules.borrow();
         let warning = |client: &Client| {

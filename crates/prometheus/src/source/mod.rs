@@ -34,7 +34,7 @@ pub use sharing::{QueryCounts, SharingSettings};
 pub use state::RuleStatus;
 
 use self::{
-    sharing::Sharing,
+    sharing::SharedQueryCache,
     state::{DiscoveryState, NOT_DISCOVERED_YET, Rules},
 };
 use hpa_metrics::{
@@ -129,10 +129,10 @@ pub struct PrometheusSource {
     /// The rules of the next discovery. `state` has the rules of the last one.
     rules: watch::Sender<Arc<Rules>>,
     state: RwLock<Arc<DiscoveryState>>,
-    /// The error of the rules file, if it is invalid and the previous rules stay in use.
+    /// The error of the rules file, if it was refused. The previous rules are then in use.
     rules_file_error: RwLock<Option<String>>,
     first_discovery: SyncState,
-    sharing: Sharing,
+    sharing: SharedQueryCache,
 }
 
 impl PrometheusSource {
@@ -155,7 +155,7 @@ impl PrometheusSource {
             rules: watch::Sender::new(rules),
             rules_file_error: RwLock::default(),
             first_discovery: SyncState::default(),
-            sharing: Sharing::new(settings.sharing, settings.compat),
+            sharing: SharedQueryCache::new(settings.sharing, settings.compat),
         })
     }
 
@@ -181,9 +181,8 @@ impl PrometheusSource {
         Ok(())
     }
 
-    /// Compiles the rules. If no rules were compiled before, uses them from then on. If there are
-    /// none because the resources of the API server can't be read, keeps the reason for the errors
-    /// of queries.
+    /// Compiles the rules. If the state has no compiled rules yet, it gets these. If the resources
+    /// of the API server can't be read, it gets that error instead, for the errors of queries.
     async fn compile_rules(&self, rules: &Arc<Rules>) -> Result<Arc<DiscoveryState>, RelistError> {
         let mapper = self.mapper.clone();
         let load = |()| async move { mapper.load().await };
@@ -230,11 +229,11 @@ impl PrometheusSource {
         loop {
             let started = Instant::now();
             let error = self.relist().await.err();
-            let is_logged =
-                matches!(error, Some(RelistError::ServersFailed { is_logged: true, .. }));
-            let max_retry_delay = match error {
-                Some(RelistError::ServersFailed { .. }) => MAX_OUTAGE_RETRY_DELAY.min(interval),
-                _ => interval,
+            let (is_logged, max_retry_delay) = match error {
+                Some(RelistError::ServersFailed { is_logged, .. }) => {
+                    (is_logged, MAX_OUTAGE_RETRY_DELAY.min(interval))
+                }
+                _ => (false, interval),
             };
             let error = error.map(|error| hpa_metrics::describe(&error));
             let delay = if error.is_none() { interval } else { retry_delay.min(max_retry_delay) };
@@ -366,7 +365,7 @@ impl PrometheusSource {
     }
 
     /// The reason why it is unknown whether a rule has the metric of a query. `None` if a rule has
-    /// it, and if the series of all rules that may have it were read. Also `None` with
+    /// it, or if the series of all rules that may have it were read. Also `None` with
     /// compatibility, because prometheus-adapter doesn't distinguish unread rules.
     fn unread(&self, state: &DiscoveryState, query: &Query) -> Option<NotFound> {
         let (Query::Custom(CustomQuery { metric, .. })
@@ -403,7 +402,7 @@ impl PrometheusSource {
                 let metrics: usize = rules.iter().map(|rule| rule.metric_count).sum();
                 tracing::info!(metrics, "discovered all metrics of Prometheus again");
             }
-            _ => {}
+            (_, Some(_)) | (None, None) => {}
         }
     }
 }

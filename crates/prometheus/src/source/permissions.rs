@@ -91,13 +91,4 @@ mod tests {
     ) {
         assert_eq!(permitted(path).as_deref(), expected);
     }
-
-    #[test]
-    fn no_file_is_permitted_without_a_directory() {
-        let permissions = ServerPermissions::default();
-        assert!(permissions.credential_file(&Server::default(), "token").is_err());
-        assert!(
-            permissions.credential_file(&Server::default(), "/etc/hpa/credentials/token").is_err()
-        );
-    }
 }

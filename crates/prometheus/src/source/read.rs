@@ -7,7 +7,7 @@ use crate::rules::{
     Compat,
     query::QueriedObjects,
     registry::{self, FoundMetric},
-    results::{CustomItem, ObjectSamples, QueryResult, ResultError, external_items},
+    results::{CustomItem, ObjectSamples, QueryResult, external_items},
     value::timestamp,
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -29,8 +29,8 @@ use super::{
 /// The samples of a custom metric, with the metadata for their values.
 struct CustomResult {
     samples: Arc<ObjectSamples>,
-    /// The number of samples: of the requested objects after a shared query, or else of all
-    /// results.
+    /// After a shared query, the number of samples of the requested objects. Otherwise, the number
+    /// of all samples in the results.
     sample_count: usize,
     /// The label with the names of the objects.
     label: String,
@@ -123,8 +123,10 @@ impl PrometheusSource {
         let client = client.ok_or_else(|| unknown_custom(state, request))?;
         let parts = self.split_names(state, request, &found, names);
         let CustomQuery { namespace, metric_selector: selector, .. } = request;
+        let rule = state.rules.config.rule_name("rules", found.index);
+        let query_count = parts.len();
         let shareable =
-            ShareableRequest { namespace, selector, names, requester, query_count: parts.len() };
+            ShareableRequest { rule: &rule, namespace, selector, names, requester, query_count };
         let shared = self.sharing.read(shareable, &found, client, &state.resources).await;
         let (samples, sample_count, query) = match shared {
             Some(SharedSamples { samples, query }) => {
@@ -132,10 +134,9 @@ impl PrometheusSource {
                 let sample_count = samples.items(names, Compat::Off).len();
                 (samples, sample_count, query.to_string())
             }
-            None => self.read_parts(state, request, &found, client, &parts).await?,
+            None => self.read_parts(state, request, &rule, &found.label, client, &parts).await?,
         };
-        let FoundMetric { label, resource, index, series, .. } = found;
-        let rule = state.rules.config.rule_name("rules", index);
+        let FoundMetric { label, resource, series, .. } = found;
         let origin = origin(rule, client, &series, &query);
         let object_kind = object_kind(resource);
         Ok(CustomResult { samples, sample_count, label, object_kind, origin })
@@ -164,25 +165,21 @@ impl PrometheusSource {
         &self,
         state: &DiscoveryState,
         request: &CustomQuery,
-        found: &FoundMetric<'_>,
+        rule: &str,
+        label: &str,
         client: &Client,
         parts: &[&[String]],
     ) -> Result<(Arc<ObjectSamples>, usize, String), MetricError> {
-        let rule = (found.index, client.settings().name.as_str());
+        let server = client.settings().name.as_str();
         let queries = parts.iter().map(|names| self.custom_query(state, request, names));
         let queries = queries.collect::<Result<Vec<String>, MetricError>>()?;
         let first = queries.first().cloned().unwrap_or_default();
         let read = |query| async {
-            self.sharing.counters.count(rule, |counts| &mut counts.single);
-            match &*self.send_query(client, query).await? {
-                QueryResult::Vector(samples) => {
-                    let samples = samples.as_deref().unwrap_or_default();
-                    let compat = self.settings.compat;
-                    let count = samples.len();
-                    Ok((ObjectSamples::new(samples, &found.label, compat), count))
-                }
-                _ => Err(MetricError::from_fetch_error(ResultError::UnexpectedType)),
-            }
+            self.sharing.counters.count(rule, server, |counts| &mut counts.single);
+            let result = self.send_query(client, query).await?;
+            let samples = result.samples().map_err(MetricError::from_fetch_error)?;
+            let by_name = ObjectSamples::new(samples, label, self.settings.compat);
+            Ok::<_, MetricError>((by_name, samples.len()))
         };
         let add = |(mut all, count): (ObjectSamples, usize), (part, part_count)| async move {
             all.extend(part);

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{PrometheusSource, state::Rules};
 use hpa_metrics::describe;
 
-/// An invalid rules file.
+/// The reason why a rules file is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {

@@ -148,6 +148,7 @@ fn settings(
         settings.verb = server.verb.parse::<Verb>().map_err(invalid(".verb"))?;
     }
     let headers = server.headers.iter().map(|header| {
+        // `parse_header` accepts a name without a value.
         if !header.contains('=') {
             return Err(SettingsError::invalid_header(header));
         }

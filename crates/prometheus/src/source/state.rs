@@ -6,8 +6,11 @@ use hpa_calc::explain::list_first;
 
 use crate::client::Client;
 use crate::rules::{
-    Config, CustomRegistry, ExternalRegistry, Rule, RuleSet, config::DiscoveryRule, lint::lint,
-    registry::DiscoveredRule, ruleset::InvalidRule,
+    Config, CustomRegistry, ExternalRegistry, Rule, RuleSet,
+    config::{DiscoveryRule, NameMapping, RegexFilter, ResourceMapping},
+    lint::lint,
+    registry::DiscoveredRule,
+    ruleset::InvalidRule,
 };
 use hpa_metrics::{
     ApiGroups, CustomQuery, ExternalQuery, Query,
@@ -98,8 +101,8 @@ pub(super) struct ServerFailure {
     pub(super) is_logged: bool,
 }
 
-/// The state of a rule. That of `resourceRules`, which have no discovery, has only `rule`, `error`
-/// and `reason`.
+/// The state of a rule. For `resourceRules`, which have no discovery, only `rule`, `error` and
+/// `reason` are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleStatus {
     /// The rule, such as `rules[0]`.
@@ -186,10 +189,9 @@ impl DiscoveryState {
 
     /// Whether a discovery may yet find the metric of a query, if no rule has it.
     ///
-    /// Usage needs the compiled rules, but no series. Any other metric can be found until the
-    /// series of one rule in its list were read: a rule that always fails must not block the
-    /// metrics of others. Once the rules were compiled, with or without the resources of the API
-    /// server, one of them must be able to have the metric.
+    /// Usage is found once the rules are compiled. Any other metric may be found until the series
+    /// of one rule of its list were read: a rule that always fails must not block the metrics of
+    /// others. A metric that all rules of the list exclude can't be found.
     pub(super) fn may_discover(&self, query: &Query) -> bool {
         let Some((list, compiled, metric)) = self.rules_for(query) else {
             return !self.is_compiled();
@@ -228,8 +230,8 @@ impl DiscoveryState {
         self.custom.entries.iter().chain(&self.external.entries)
     }
 
-    /// The rules of both lists that are invalid or whose series can't be read, with the error. The
-    /// failure of a server names it. Rules with the same error are one item.
+    /// The rules of both lists that are invalid or whose series can't be read, with the error. If
+    /// a server failed, the error names it. Rules with the same error are one item.
     fn failures(&self) -> Vec<String> {
         join_rules(self.entries().filter_map(|entry| {
             let error = match &entry.server_failure {
@@ -268,18 +270,16 @@ impl DiscoveryState {
         (may_discover || !problems.is_empty()).then_some(problems)
     }
 
-    /// The outcome of the discovery.
+    /// The outcome of the discovery that created this state.
     pub(super) fn outcome(&self) -> Result<(), RelistError> {
         let failures = self.failures();
         if failures.is_empty() {
             return Ok(());
         }
         let (mut causes, mut is_logged) = (Vec::<String>::new(), true);
-        for RuleEntry { status, server_failure, .. } in self.entries() {
-            if status.reason.as_deref() == Some(INVALID_RULE) {
-                continue;
-            }
-            let Some(cause) = server_failure else {
+        let compiled = self.compiled.custom.iter().chain(&self.compiled.external);
+        for (entry, _) in self.entries().zip(compiled).filter(|(_, rule)| rule.is_ok()) {
+            let Some(cause) = &entry.server_failure else {
                 return Err(RelistError::Rules(failures));
             };
             is_logged &= cause.is_logged;
@@ -347,8 +347,8 @@ impl DiscoveryState {
     }
 }
 
-/// Joins the rules with the same problem: each different problem in its first position, after the
-/// rules that it is about.
+/// A line for each different problem, in the order of first appearance: its rules, then the
+/// problem. An item is a problem and the rule to name, if any.
 fn join_rules<'a>(problems: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Vec<String> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for (problem, rule) in problems {
@@ -371,7 +371,8 @@ impl WithoutResources {
 }
 
 impl RuleEntry {
-    /// The failure of the rule's server, or the short reason for another problem and the rule.
+    /// The item of the rule for [`join_rules`]: the failure of its server, which names no rule, or
+    /// else the short reason with the rule.
     fn problem(&self) -> Option<(&str, Option<&str>)> {
         match &self.server_failure {
             Some(failure) => Some((&*failure.reason, None)),
@@ -397,14 +398,15 @@ impl RuleList {
 pub(super) struct RuleKey<'a> {
     server: &'a str,
     series_query: &'a str,
-    /// Filters, naming and labels, in their debug form.
-    other_fields: String,
+    series_filters: &'a [RegexFilter],
+    name: &'a NameMapping,
+    resources: &'a ResourceMapping,
 }
 
 impl<'a> RuleKey<'a> {
     pub(super) fn new(rule: &'a DiscoveryRule) -> Self {
-        let other_fields = format!("{:?}{:?}{:?}", rule.series_filters, rule.name, rule.resources);
-        Self { server: &rule.server, series_query: &rule.series_query, other_fields }
+        let DiscoveryRule { server, series_query, series_filters, name, resources, .. } = rule;
+        Self { server, series_query, series_filters, name, resources }
     }
 }
 

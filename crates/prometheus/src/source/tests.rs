@@ -8,4 +8,4 @@ mod safety;
 mod usage;
 mod values;
 
-pub(super) use self::fake::{Prometheus, RULES, prometheus, request, resources, sample};
+pub(super) use self::fake::{Prometheus, RULES, create_source, prometheus, request, sample};

@@ -8,7 +8,7 @@ use crate::rules::{
     config::ResourceRules,
     query::{QueriedObjects, QueryError},
     resource_metrics::{self, ResourceMetrics, UsageResource},
-    results::{QueryResult, ResultError, Sample},
+    results::Sample,
 };
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};
 use hpa_metrics::{
@@ -176,10 +176,8 @@ impl PrometheusSource {
             Compat::Off => TimeoutParameter::Limit,
             Compat::Reference => TimeoutParameter::Absent,
         };
-        match &*send_rule_query(client, &InstantQuery { query, timeout }).await? {
-            QueryResult::Vector(samples) => Ok(samples.clone().unwrap_or_default()),
-            _ => Err(MetricError::from_fetch_error(ResultError::UnexpectedType)),
-        }
+        let result = send_rule_query(client, &InstantQuery { query, timeout }).await?;
+        Ok(result.samples().map_err(MetricError::from_fetch_error)?.to_vec())
     }
 }
 

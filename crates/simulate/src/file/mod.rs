@@ -6,10 +6,11 @@ mod tests;
 mod validate;
 
 use hpa_calc::{
-    HorizontalPodAutoscaler,
+    HorizontalPodAutoscaler, Settings,
     crd::{FieldError, KIND, UnknownField, unknown_fields},
     defaults::prepare_spec,
     explain::one_line,
+    settings::{ResolvedSettings, SettingPolicy},
     validation::{ValidationOptions, validate},
 };
 use hpa_go_compat::yaml::Positions;
@@ -88,6 +89,30 @@ impl Variant {
     /// The profile of the workload's pods.
     pub(crate) fn profile(&self) -> &PodProfile {
         self.scenario.profile(&self.workload)
+    }
+
+    /// The settings for decisions. The autoscaler may override any of them: a scenario has no
+    /// policy that forbids settings.
+    pub(crate) fn settings(&self) -> Settings {
+        self.resolved_settings().settings
+    }
+
+    /// Whether the autoscaler scales: it has neither a pause nor a dry run.
+    pub fn may_scale(&self) -> bool {
+        self.settings().may_scale()
+    }
+
+    /// The settings for decisions, and the problems of those that are ignored or have no effect.
+    pub(crate) fn resolved_settings(&self) -> ResolvedSettings {
+        let settings = self.controller.decision_settings();
+        settings.for_autoscaler(&self.autoscaler, &SettingPolicy::default())
+    }
+
+    /// The sync period in seconds: that of the autoscaler or, if it sets none, that of the
+    /// controller.
+    pub(crate) fn sync_period(&self) -> f64 {
+        let autoscaler_period = self.settings().sync_period.map(|period| period.as_secs_f64());
+        autoscaler_period.unwrap_or(self.controller.sync_period.get())
     }
 
     /// Multiplies the load, including that of the past, and the arrivals of queues.
@@ -218,6 +243,7 @@ fn build_variant(
     }
     let (mut variant, specs) = decode_variant(document, spec).map_err(&to_error)?;
     variant.scenario.load_samples(read)?;
+    // `workload` is a copy, which needs the samples as well.
     if let Some(workload) = variant.scenario.workloads.first() {
         variant.workload = workload.clone();
     }
@@ -279,8 +305,8 @@ fn missing_autoscaler(document: &Value) -> FieldError {
 }
 
 /// Sets the defaults that depend on the autoscaler. By default, the workload is the autoscaler's
-/// target, drains the queues, and is affected by the incidents, and the objects of metrics are in
-/// the autoscaler's namespace.
+/// target, drains the queues and is affected by the incidents. The objects of metrics are in the
+/// autoscaler's namespace.
 fn set_defaults(document: &mut Value, hpa: &HorizontalPodAutoscaler) {
     let target = &hpa.spec.scale_target_ref;
     let Some(document) = document.as_object_mut() else { return };

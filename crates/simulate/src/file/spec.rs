@@ -18,9 +18,6 @@ use crate::{
     },
 };
 
-/// 2026-01-05T00:00:00Z, a Monday.
-const DEFAULT_START: Timestamp = Timestamp::constant(1_767_571_200, 0);
-
 /// A scenario of `hpa simulate`: an autoscaler, its workload and the load on it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -29,8 +26,8 @@ pub(super) struct Document {
     pub(super) name: String,
     #[serde(default)]
     pub(super) description: String,
-    /// A caution that the reports of `hpa simulate` and `hpa recommend` begin with, such as the
-    /// trust in a scenario of `hpa replay --save`.
+    /// A caution that the reports of `hpa simulate` and `hpa recommend` begin with, such as how far
+    /// to trust a scenario of `hpa replay --save`.
     #[serde(default)]
     pub(super) caution: String,
     /// Seed of the random numbers. The same seed results in the same run.
@@ -159,7 +156,7 @@ impl ControllerSettings {
         })
     }
 
-    /// The second of the first reconcile.
+    /// The time from the start until the first reconcile, in seconds.
     pub(crate) fn first_reconcile(&self, seed: u64) -> f64 {
         let mut rng = random::rng(seed, random::hash(&["initial delay"]), 0);
         let random_delay = rng.f64() * self.sync_period.get();
@@ -184,8 +181,9 @@ fn default_duration() -> Seconds {
     Seconds::new(3600.0)
 }
 
+/// 2026-01-05T00:00:00Z, a Monday.
 fn default_start() -> Timestamp {
-    DEFAULT_START
+    Timestamp::constant(1_767_571_200, 0)
 }
 
 fn default_load_unit() -> String {

@@ -134,8 +134,8 @@ fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expec
     "line 8, column 5: autoscaler.spec.maxReplica: unknown field"
 )]
 #[case::nested_field(
-    "maxReplicas: 10\n    metrics:\n    - type: Resource\n      resource:\n        name: cpu\n        \
-     target: {type: Utilization, averageUtilisation: 60}",
+    "maxReplicas: 10\n    metrics:\n    - type: Resource\n      resource:\n        name: cpu\n\
+     \x20       target: {type: Utilization, averageUtilisation: 60}",
     "maxReplicas: 10",
     "autoscaler.spec.metrics[0].resource.target.averageUtilisation: unknown field"
 )]

@@ -34,6 +34,7 @@ pub(super) fn check_variants(specs: &[VariantSpec]) -> Result<(), FieldError> {
     Ok(())
 }
 
+/// Checks the limits, and that the workload is the autoscaler's target.
 pub(super) fn validate_variant(variant: &Variant) -> Result<(), FieldError> {
     let Variant { workload, autoscaler, controller, cost, .. } = variant;
     let target = &autoscaler.spec.scale_target_ref;
@@ -79,6 +80,7 @@ fn check_pods_of_variant(variant: &Variant) -> Result<(), FieldError> {
     ensure(total <= MAX_PODS, "otherPods", message)
 }
 
+/// Rejects the fields of `workload.spec` in [`MODELLED_FIELDS`].
 fn check_workload_spec(workload: &WorkloadSpec) -> Result<(), FieldError> {
     let fields = workload.spec.as_ref();
     for name in MODELLED_FIELDS {

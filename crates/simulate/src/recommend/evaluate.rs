@@ -8,9 +8,13 @@ use std::{
 use serde::Serialize;
 
 use super::{SearchOptions, tuning::Candidate};
-use crate::{file::Variant, measure::Outcome, parallel::map_parallel, workload::number};
+use crate::{
+    file::Variant,
+    measure::{Outcome, PERCENTILE},
+    parallel::map_parallel,
+    workload::number,
+};
 
-const PERCENTILE: f64 = 0.99;
 /// A suggestion counts as cheaper only if its cost is lower by more than this share.
 pub(super) const COST_STEP: f64 = 0.005;
 /// Risks are compared in steps of this share of the load.
@@ -83,7 +87,7 @@ pub(super) struct Evaluator<'a> {
     /// Called after each run.
     on_run: &'a (dyn Fn() + Sync),
     /// The trials of [`Self::run_all`], by the manifest of the candidate. `prune` and `effects`
-    /// reset the same settings, so they need many of the same trials.
+    /// drop the same changes, so they need many of the same trials.
     completed: Mutex<HashMap<String, Trial>>,
 }
 
@@ -165,8 +169,7 @@ impl Limits {
 }
 
 /// Whether `one` is at least as good in cost and risk, and better in one of them.
-fn dominates(one: &Trial, other: &Trial) -> bool {
-    let (one, other) = (&one.score, &other.score);
+pub(super) fn dominates(one: &Score, other: &Score) -> bool {
     let no_worse = one.pod_hours <= other.pod_hours && one.risk <= other.risk;
     no_worse && (one.pod_hours < other.pod_hours || one.risk < other.risk)
 }
@@ -174,7 +177,8 @@ fn dominates(one: &Trial, other: &Trial) -> bool {
 /// The trials that no other trial dominates, cheapest first. Of trials that hardly differ, only the
 /// one with the fewest scalings remains.
 pub(super) fn pareto_front(trials: &[Trial]) -> Vec<Trial> {
-    let is_dominated = |trial: &Trial| trials.iter().any(|other| dominates(other, trial));
+    let is_dominated =
+        |trial: &Trial| trials.iter().any(|other| dominates(&other.score, &trial.score));
     let mut front: Vec<Trial> =
         trials.iter().filter(|trial| !is_dominated(trial)).cloned().collect();
     front.sort_by(|one, other| one.score.pod_hours.total_cmp(&other.score.pod_hours));
@@ -201,7 +205,7 @@ pub(super) fn best_trials(trials: &[Trial], count: usize, limits: Limits) -> Vec
     let rank = |trial: &Trial| {
         let is_beyond = !is_within(&trial);
         let others = trials.iter().filter(|other| is_beyond || is_within(other));
-        (is_beyond, others.filter(|other| dominates(other, trial)).count())
+        (is_beyond, others.filter(|other| dominates(&other.score, &trial.score)).count())
     };
     let mut ranked: Vec<_> = trials.iter().map(|trial| (rank(trial), trial)).collect();
     ranked.sort_by_key(|(rank, _)| *rank);

@@ -80,17 +80,17 @@ pub fn recommend(
     let current = evaluator.run_all(Candidate::current(base)).score;
     let default_behavior = evaluator.run_all(Candidate::default_behavior(base)).score;
     let mut sampler = Sampler::new(base, accepts);
-    let refined = options.refined();
+    let refined_count = options.refined_count();
     let mut trials =
-        evaluator.run_first(sampler.random(options.candidates.saturating_sub(refined)));
+        evaluator.run_first(sampler.random(options.candidates.saturating_sub(refined_count)));
     let limits = Limits {
         risk: default_behavior.risk.max(options.max_risk) * MAX_RISK_RATIO,
         latency: default_behavior.latency_p99.max(ACCEPTED_LATENCY),
     };
-    let best = best_trials(&trials, (refined / 4).max(1), limits);
-    trials.extend(evaluator.run_first(sampler.mutations(&best, refined)));
+    let best = best_trials(&trials, (refined_count / 4).max(1), limits);
+    trials.extend(evaluator.run_first(sampler.mutations(&best, refined_count)));
     let tried = trials.len();
-    let finalists = best_trials(&trials, options.finalists(), limits);
+    let finalists = best_trials(&trials, options.finalist_count(), limits);
     let mut scored = evaluator.run_remaining(finalists);
     scored.retain(|trial| trial.score.latency_p99 <= limits.latency);
     let goal = Goal { current, default: default_behavior, max_risk: options.max_risk };
@@ -123,7 +123,7 @@ fn choice(base: &Variant, trial: &Trial) -> Choice {
     }
 }
 
-/// Chooses the best trial in the order of [`Goal::compare`]. Resets its settings that have no
+/// Chooses the best trial in the order of [`Goal::compare`]. Drops its changes that have no
 /// effect, also in `trials`. The error is the reason to suggest none: no trial is fast enough, or
 /// none is better than the current settings and the default behavior.
 fn suggest(
@@ -230,8 +230,8 @@ impl Goal {
         Ok(())
     }
 
-    /// The largest increase of the risk, as a share of the load, at which a setting is reset.
-    /// `score` is that of the settings before the reset. If its risk is above `max_risk`, a larger
+    /// The largest increase of the risk, as a share of the load, at which a change is dropped.
+    /// `score` is that of the settings with the change. If its risk is above `max_risk`, a larger
     /// increase is accepted.
     fn accepted_increase(&self, score: &Score) -> f64 {
         if score.risk > self.max_risk + RISK_STEP { UNREACHED_RISK_STEP } else { RISK_STEP / 2.0 }
@@ -280,7 +280,7 @@ pub struct SearchOptions {
     pub candidates: usize,
     /// The number of seeds with which each finalist is run.
     pub seeds: u64,
-    /// Factors that the load is multiplied by. Each seed is run with each factor.
+    /// Factors that the load is multiplied by, at least one. Each seed is run with each factor.
     pub load_factors: Vec<f64>,
     /// The accepted risk, unless that of the default behavior is lower. Among settings with at most
     /// the accepted risk, the cheapest are the best.
@@ -288,20 +288,22 @@ pub struct SearchOptions {
 }
 
 impl SearchOptions {
-    /// An estimate of the number of runs of a search, for a progress bar. Leaves out the runs that
-    /// reset settings of the suggestion.
+    /// An estimate of the number of runs of a search, for a progress bar. Leaves out the runs
+    /// without one of the suggestion's changes.
     pub fn estimated_runs(&self) -> usize {
-        let runs_per_candidate = self.runs_per_candidate();
-        self.candidates + 2 + (self.finalists() + 2) * runs_per_candidate.saturating_sub(1)
+        // All candidates, the current settings and the default behavior are run once. These two and
+        // the finalists are also run with the remaining seeds and loads.
+        let remaining_runs = self.runs_per_candidate().saturating_sub(1);
+        self.candidates + 2 + (self.finalist_count() + 2) * remaining_runs
     }
 
     /// The number of candidates that are changes of the best ones.
-    fn refined(&self) -> usize {
+    fn refined_count(&self) -> usize {
         self.candidates * 3 / 10
     }
 
     /// The number of candidates that are run with all seeds and loads.
-    fn finalists(&self) -> usize {
+    fn finalist_count(&self) -> usize {
         (self.candidates / 4).max(1)
     }
 
@@ -310,17 +312,18 @@ impl SearchOptions {
     }
 }
 
-/// A changed setting of the suggestion, or all rules of `behavior` that it resets to the defaults,
-/// and the score without this change.
+/// The effect of a change in the suggestion: the score without it. All rules of `behavior` that the
+/// suggestion removes are one change.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
+    /// The change in a few words.
     pub setting: String,
     pub without: Score,
 }
 
-/// Resets each setting that hardly improves the score. If neither the cost nor the risk exceeds
-/// that of the default behavior, the result doesn't exceed it either.
+/// Drops each change that hardly improves the score. If the trial costs and risks at most as much
+/// as the default behavior, so does the result.
 fn prune(base: &Variant, mut trial: Trial, goal: &Goal, evaluator: &Evaluator<'_>) -> Trial {
     let (original, default) = (trial.score, &goal.default);
     for setting in Setting::ALL {
@@ -355,7 +358,7 @@ fn is_as_good(score: &Score, baseline: &Score, risk_step: f64) -> bool {
 }
 
 /// Scores the trial without each of its changed settings, and with the rules of the scenario's
-/// `behavior` that it resets.
+/// `behavior` that it removes.
 fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effect> {
     let tuning = &trial.candidate.tuning;
     let effect = |(setting, tuning): (String, Tuning)| {
@@ -364,8 +367,8 @@ fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effe
     };
     let without =
         |(setting, change): (&Setting, &Change)| (change.text.clone(), tuning.without(*setting));
-    let resets = trial.candidate.resets(base);
+    let removed = trial.candidate.removed_rules(base);
     let with_behavior = Tuning { replaces_behavior: false, ..tuning.clone() };
-    let reset = (!resets.is_empty()).then(|| (resets.join("; "), with_behavior));
-    tuning.changes.iter().map(without).chain(reset).filter_map(effect).collect()
+    let removal = (!removed.is_empty()).then(|| (removed.join("; "), with_behavior));
+    tuning.changes.iter().map(without).chain(removal).filter_map(effect).collect()
 }

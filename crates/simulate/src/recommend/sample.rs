@@ -157,8 +157,8 @@ impl<'a> Sampler<'a> {
         })
     }
 
-    /// A random bound near the current one. `None` if it equals the current one, or if that is 0:
-    /// scaling to zero is left to the user.
+    /// A random bound near the current one. `None` if it equals the current one. Also `None` if the
+    /// current one is 0: scaling to zero is left to the user.
     fn random_min_replicas(&mut self) -> Option<i32> {
         let spec = &self.base.autoscaler.spec;
         let min = spec.effective_min_replicas();

@@ -9,14 +9,15 @@ use hpa_calc::{
 
 use crate::file::Variant;
 
-/// The utilizations that a search tries, in percent. If that of the scenario is larger, it is the
-/// end.
+/// The range of the utilizations that a search tries, in percent. A larger utilization of the
+/// scenario extends it.
 const UTILIZATIONS: RangeInclusive<u32> = 10..=95;
-/// The number of steps from the first utilization to the last one: of 5 points, up to 95 %.
+/// The number of equal steps from the lowest utilization to the highest: 5 percentage points each
+/// from 10 % to 95 %.
 const UTILIZATION_STEPS: u32 = 17;
 /// Good utilizations are varied by up to this number of percentage points.
 const UTILIZATION_REFINEMENT: u32 = 4;
-/// The quantities that a search tries, in percent of those of the scenario.
+/// The range of the quantities that a search tries, in percent of those of the scenario.
 const QUANTITIES: RangeInclusive<u32> = 25..=800;
 const QUANTITY_GRID: [u32; 10] = [25, 35, 50, 70, 140, 200, 280, 400, 560, 800];
 /// Good quantities are varied by up to this part of themselves, which closes the gaps of the grid.
@@ -116,8 +117,8 @@ impl TargetLevels {
         range + of_current + ratio
     }
 
-    /// If a candidate has the lowest or the highest targets of the search: the targets beyond them,
-    /// like `targets above 95 %`.
+    /// The untried targets beyond those of a candidate, such as `targets above 95 %`. `None` unless
+    /// the candidate has the lowest or the highest targets of the search.
     pub(super) fn untried(&self, base: &Variant, candidate: &Variant) -> Option<String> {
         let text = targets_text(&candidate.autoscaler.spec.metrics);
         let is_at = |level: &u32| text == targets_text(&self.metrics(base, *level));

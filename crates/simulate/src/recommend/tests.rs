@@ -4,8 +4,8 @@ use hpa_calc::history::Direction;
 use serde_json::Value;
 
 use super::{
-    Candidate, Change, Evaluator, Goal, Recommendation, Score, SearchOptions, Setting, Tuning,
-    effects, recommend,
+    Candidate, Change, Choice, Evaluator, Goal, Recommendation, Score, SearchOptions, Setting,
+    Tuning, effects, evaluate::dominates, recommend,
 };
 use crate::{
     file::{ScenarioFile, Variant},
@@ -99,25 +99,21 @@ fn rejected_settings_are_not_suggested() {
 }
 
 #[test]
-fn assumptions_list_the_load_factors() {
-    let options = SearchOptions { candidates: 2, load_factors: vec![1.0, 1.15], ..options() };
-    let found = recommend(&wasteful(), &options, &|_| true, &|| {});
-    let assumptions = found.assumptions.join("\n");
-    assert!(assumptions.contains("each with 100 %, 115 % of the scenario's load"), "{assumptions}");
-}
-
-#[test]
-fn assumptions_have_the_capacity_and_the_caution_of_the_scenario() {
+fn assumptions_have_the_load_factors_and_the_capacity_and_the_caution_of_the_scenario() {
     let base = scenario(&format!("{WASTEFUL}loadUnit: rps\ncaution: 'Trust: none.'\n"));
-    let options = SearchOptions { candidates: 2, ..options() };
+    let options = SearchOptions { candidates: 2, load_factors: vec![1.0, 1.15], ..options() };
     let assumptions = recommend(&base, &options, &|_| true, &|| {}).assumptions;
-    for expected in ["the capacity of a pod is 100 rps", "Trust: none."] {
+    for expected in [
+        "runs: 2 seeds from 1 on, each with 100 %, 115 % of the scenario's load",
+        "the capacity of a pod is 100 rps",
+        "Trust: none.",
+    ] {
         assert!(assumptions.iter().any(|one| one == expected), "{assumptions:?}");
     }
 }
 
 #[test]
-fn rules_that_the_suggestion_resets_have_an_effect() {
+fn rules_that_the_suggestion_removes_have_an_effect() {
     let behavior = "maxReplicas: 20\n    behavior: {scaleDown: {stabilizationWindowSeconds: 60}}";
     let base = scenario(&WASTEFUL.replace("maxReplicas: 20", behavior));
     let options = options();
@@ -139,8 +135,8 @@ fn number_of_runs_is_slightly_above_the_estimate() {
     };
     recommend(&wasteful(), &options(), &|_| true, &count);
     let (runs, estimate) = (runs.load(Ordering::Relaxed), options().estimated_runs());
-    // The estimate leaves out the runs that reset each setting of the suggestion: at most 40, for
-    // ten settings that are reset twice, with two seeds each.
+    // The estimate leaves out the runs without one of the suggestion's changes: at most 40, for ten
+    // changes that are dropped twice, with two seeds each.
     assert!((estimate..=estimate + 40).contains(&runs), "{runs} of {estimate}");
 }
 
@@ -207,12 +203,8 @@ fn overloaded_scenario_gets_a_suggestion_with_more_pods() {
     assert!(suggested.score.pod_hours > default.pod_hours, "reserve costs pods");
     let cheaper = found.front.iter().filter(|one| one.score.pod_hours < suggested.score.pod_hours);
     assert!(cheaper.into_iter().all(|one| one.score.risk > 0.001), "{:?}", found.front);
-    let is_beaten = |other: &Score| {
-        let one = &suggested.score;
-        let no_worse = one.pod_hours <= other.pod_hours && one.risk <= other.risk;
-        no_worse && (one.pod_hours < other.pod_hours || one.risk < other.risk)
-    };
-    assert!(!found.front.iter().any(|choice| is_beaten(&choice.score)), "{:?}", found.front);
+    let is_dominated = |choice: &Choice| dominates(&suggested.score, &choice.score);
+    assert!(!found.front.iter().any(is_dominated), "{:?}", found.front);
 }
 
 /// A load that needs 20 pods. It is far above the target at once, so only `maxReplicas` matters.
@@ -232,7 +224,7 @@ workload:
 ";
 
 #[test]
-fn suggestion_at_the_highest_maximum_says_so_and_has_no_settings_without_effect() {
+fn suggestion_at_the_highest_max_replicas_says_so_and_changes_nothing_else() {
     let base = scenario(PINNED);
     let options = SearchOptions { candidates: 100, ..options() };
     let found = recommend(&base, &options, &|_| true, &|| {});

@@ -11,7 +11,9 @@ use crate::file::{Variant, decode_autoscaler};
 /// The annotation of the setting that turns forecasts on.
 const FORECAST: &str = "autoscaling.hpa-rs.dev/forecast";
 
-/// A setting that the search varies. The search tries to reset the settings in this order.
+/// A setting that the search varies, in the order in which pruning tries to drop changes.
+/// [`Candidate::describe`] relies on the order: targets and bounds first, then the rules of
+/// `behavior`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Setting {
     Target,
@@ -188,11 +190,11 @@ impl Candidate {
         let text = |(_, change): (&Setting, &Change)| change.text.clone();
         let bounds = changes.range(..=Setting::MaxReplicas).map(text);
         let others = changes.range(Setting::UpWindow..).map(text);
-        bounds.chain(self.resets(base)).chain(others).collect()
+        bounds.chain(self.removed_rules(base)).chain(others).collect()
     }
 
     /// Describes the rules of the scenario's `behavior` that change because they are removed.
-    pub(super) fn resets(&self, base: &Variant) -> Vec<String> {
+    pub(super) fn removed_rules(&self, base: &Variant) -> Vec<String> {
         let (old, new) = (&base.autoscaler.spec, &self.variant.autoscaler.spec);
         if old.behavior.is_none() {
             return Vec::new();
@@ -203,7 +205,7 @@ impl Candidate {
         let settings = base.resolved_settings().settings;
         let old_behavior = EffectiveBehavior::new(old, &settings);
         let new_behavior = EffectiveBehavior::new(new, &settings);
-        let mut resets = Vec::new();
+        let mut removed = Vec::new();
         for (direction, [window, policy, tolerance]) in [
             (Direction::Up, [Setting::UpWindow, Setting::UpPolicy, Setting::UpTolerance]),
             (Direction::Down, [Setting::DownWindow, Setting::DownPolicy, Setting::DownTolerance]),
@@ -228,12 +230,13 @@ impl Candidate {
                 ),
                 (tolerance, old.tolerance != new.tolerance, format!("default tolerance {name}")),
             ];
-            let is_reset = |setting: &Setting| !self.tuning.changes.contains_key(setting);
-            let differences = differences.into_iter();
-            let texts = differences.filter(|(setting, differs, _)| *differs && is_reset(setting));
-            resets.extend(texts.map(|(.., text)| text));
+            for (setting, differs, text) in differences {
+                if differs && !self.tuning.changes.contains_key(&setting) {
+                    removed.push(text);
+                }
+            }
         }
-        resets
+        removed
     }
 }
 
@@ -274,19 +277,25 @@ mod tests {
         assert_eq!(merge_patch(&from, &from), None);
     }
 
-    #[test]
-    fn changes_patch_the_autoscaler_and_are_described_in_order() {
-        let text = "
+    fn scenario(behavior: &str) -> Variant {
+        let text = format!(
+            "
 duration: 5m
 autoscaler:
-  metadata: {name: web}
+  metadata: {{name: web}}
   spec:
-    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
     maxReplicas: 20
-    behavior: {scaleDown: {stabilizationWindowSeconds: 60}}
-workload: {load: {constant: 1}}
-";
-        let base = &crate::ScenarioFile::parse_alone(text).unwrap().variants[0];
+    behavior: {behavior}
+workload: {{load: {{constant: 1}}}}
+"
+        );
+        crate::ScenarioFile::parse_alone(&text).unwrap().variants.remove(0)
+    }
+
+    #[test]
+    fn changes_patch_the_autoscaler_and_are_described_in_order() {
+        let base = &scenario("{scaleDown: {stabilizationWindowSeconds: 60}}");
         let candidate = |changes: Vec<(Setting, Change)>| {
             let changes = changes.into_iter().collect();
             Candidate::new(base, Tuning { replaces_behavior: true, changes }).unwrap()
@@ -311,31 +320,19 @@ workload: {load: {constant: 1}}
 
     #[test]
     fn removed_rules_are_described_unless_they_equal_the_defaults() {
-        let resets = |behavior: &str| {
-            let text = format!(
-                "
-duration: 5m
-autoscaler:
-  metadata: {{name: web}}
-  spec:
-    scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
-    maxReplicas: 20
-    behavior: {behavior}
-workload: {{load: {{constant: 1}}}}
-"
-            );
-            let base = &crate::ScenarioFile::parse_alone(&text).unwrap().variants[0];
+        let removed = |behavior: &str| {
+            let base = &scenario(behavior);
             let changes = [(Setting::UpTolerance, Change::tolerance(Direction::Up, 2))].into();
             let tuning = Tuning { replaces_behavior: true, changes };
-            Candidate::new(base, tuning).unwrap().resets(base)
+            Candidate::new(base, tuning).unwrap().removed_rules(base)
         };
         let defaults = "{scaleUp: {stabilizationWindowSeconds: 0, policies: [{type: Pods, \
                         value: 4, periodSeconds: 15}, {type: Percent, value: 100, periodSeconds: \
                         15}]}, scaleDown: {stabilizationWindowSeconds: 300}}";
-        assert_eq!(resets(defaults), Vec::<String>::new());
+        assert_eq!(removed(defaults), Vec::<String>::new());
         let up = "{scaleUp: {stabilizationWindowSeconds: 60, selectPolicy: Min, tolerance: '0.3'}}";
-        assert_eq!(resets(up), ["default scale-up window 0s", "default scale-up policies"]);
+        assert_eq!(removed(up), ["default scale-up window 0s", "default scale-up policies"]);
         let down = "{scaleDown: {selectPolicy: Disabled, tolerance: '0.3'}}";
-        assert_eq!(resets(down), ["default scale-down policies", "default tolerance down"]);
+        assert_eq!(removed(down), ["default scale-down policies", "default tolerance down"]);
     }
 }

@@ -8,8 +8,8 @@ use hpa_calc::explain::{Reason, counted, number};
 use super::{
     VariantRun,
     plot::{
-        AXIS_HEIGHT, Label, PLOT_GAP as GAP, PlotArea, TITLE_HEIGHT, WIDTH, begin_image,
-        draw_labels, round_end, round_values, time_axis, value_axis, whole_values,
+        AXIS_HEIGHT, Label, PlotArea, TITLE_HEIGHT, WIDTH, begin_image, draw_labels, round_end,
+        round_values, time_axis, value_axis, whole_values,
     },
     recorded::{RecordedReplicas, Segment},
     style::escape,
@@ -23,6 +23,8 @@ use crate::{
 
 const LOAD_HEIGHT: f64 = 130.0;
 const REPLICAS_HEIGHT: f64 = 130.0;
+/// The distance between plots.
+const GAP: f64 = 12.0;
 const CHART_HEIGHT: f64 = 2.0 * TITLE_HEIGHT + LOAD_HEIGHT + REPLICAS_HEIGHT + GAP + AXIS_HEIGHT;
 /// The maximum number of characters in a heading.
 const HEADING_LENGTH: usize = 115;
@@ -235,9 +237,8 @@ fn draw_load(run: &Run, area: &PlotArea) -> String {
         backlog <= 0.0 && load_and_capacity.iter().any(|(_, load, capacity)| load > capacity);
     let over = if is_over { area.between(&load_and_capacity) } else { String::new() };
     let mut svg = format!(
-        "<path class=\"over\" d=\"{}\"/>\n<path class=\"cap\" d=\"{}\"/>\n\
+        "<path class=\"over\" d=\"{over}\"/>\n<path class=\"cap\" d=\"{}\"/>\n\
             <path class=\"load\" d=\"{}\"/>\n",
-        over,
         area.steps(&capacity),
         area.line(&load)
     );

@@ -9,7 +9,7 @@ use super::{
     chart::{AxisEnds, MAX_MARKS, svg_element},
     page::begin_page,
     recorded::RecordedReplicas,
-    style::{CHART, PAGE, escape, paragraphs},
+    style::{CHART_CSS, PAGE_CSS, escape, paragraphs},
     table::{best_index, comparison_cells, cost_order, scalings_and_problems},
     times::{TimeFormat, format_duration},
 };
@@ -45,7 +45,7 @@ pub fn html(
     recorded: Option<&RecordedReplicas>,
 ) -> String {
     let name = if scenario_file.name.is_empty() { "Simulation" } else { &scenario_file.name };
-    let mut page = begin_page(name, &format!("{PAGE}{CHART}"));
+    let mut page = begin_page(name, &format!("{PAGE_CSS}{CHART_CSS}"));
     page += &paragraphs(&scenario_file.description);
     if let Some((variant, _)) = results.first() {
         page += &paragraphs(variant.caution.as_deref().unwrap_or_default());
@@ -90,12 +90,12 @@ fn comparison_table(results: &[VariantRun]) -> String {
         let _ = write!(table, "<th>{}</th>", escape(header));
     }
     table += "</tr></thead>\n";
-    for (number, row) in rows.iter().enumerate() {
-        let is_best = best == Some(number);
+    for (index, row) in rows.iter().enumerate() {
+        let is_best = best == Some(index);
         table += if is_best { "<tr class=\"best\">" } else { "<tr>" };
-        for (index, cell) in row.iter().enumerate() {
-            let class = if index == 0 { "" } else { " class=\"n\"" };
-            let star = if is_best && index == 0 { "★ " } else { "" };
+        for (column, cell) in row.iter().enumerate() {
+            let class = if column == 0 { "" } else { " class=\"n\"" };
+            let star = if is_best && column == 0 { "★ " } else { "" };
             let _ = write!(table, "<td{class}>{star}{}</td>", escape(cell));
         }
         table += "</tr>\n";

@@ -59,7 +59,7 @@ pub struct Plot {
     /// The minimum for the end of the axis.
     pub min_axis_end: f64,
     /// Points (second, load, capacity). The area where the load is above the capacity is marked.
-    pub beyond: Vec<(f64, f64, f64)>,
+    pub load_and_capacity: Vec<(f64, f64, f64)>,
 }
 
 /// Draws plots as an SVG image. The time axis has `end` seconds from `start` on, in its time zone.
@@ -83,7 +83,7 @@ pub fn plots(plots: &[Plot], start: &Zoned, end: f64, description: &str) -> Stri
 
 fn draw(plot: &Plot, area: &PlotArea) -> String {
     let mut svg = String::new();
-    let over = area.between(&plot.beyond);
+    let over = area.between(&plot.load_and_capacity);
     let mut labels = Vec::new();
     if !over.is_empty() {
         let _ = writeln!(svg, "<path class=\"over\" d=\"{over}\"/>");
@@ -108,7 +108,7 @@ mod tests {
             title: "title".to_owned(),
             lines: Vec::new(),
             min_axis_end: 9.0,
-            beyond: Vec::new(),
+            load_and_capacity: Vec::new(),
         };
         let svg = plots(&[plot(), plot()], &Zoned::default(), 3600.0, "");
         let y_of = |line: &str| line.split(" y=\"").nth(1)?.split('"').next()?.parse::<f64>().ok();
@@ -121,8 +121,12 @@ mod tests {
     fn names_are_escaped_and_overload_is_marked() {
         let (name, points) = ("a<b".to_owned(), vec![(0.0, 2.0)]);
         let line = Line { name, style: LineStyle::Load, points };
-        let beyond = vec![(0.0, 2.0, 1.0), (60.0, 1.0, 1.0)];
-        let plot = Plot { title: "x & y".to_owned(), lines: vec![line], min_axis_end: 9.0, beyond };
+        let plot = Plot {
+            title: "x & y".to_owned(),
+            lines: vec![line],
+            min_axis_end: 9.0,
+            load_and_capacity: vec![(0.0, 2.0, 1.0), (60.0, 1.0, 1.0)],
+        };
         let svg = plots(&[plot], &Zoned::default(), 60.0, "\"quoted\"");
         assert!(
             svg.contains("a&lt;b") && svg.contains("x &amp; y") && svg.contains("&quot;quoted")

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::style::{PAGE, escape, paragraphs};
+use super::style::{PAGE_CSS, escape, paragraphs};
 
 /// The beginning of a self-contained page, up to and including its title.
 pub(super) fn begin_page(title: &str, style: &str) -> String {
@@ -16,7 +16,7 @@ pub(super) fn begin_page(title: &str, style: &str) -> String {
 
 /// Creates a self-contained HTML page.
 pub fn page(title: &str, parts: &[PagePart]) -> String {
-    let mut page = begin_page(title, PAGE);
+    let mut page = begin_page(title, PAGE_CSS);
     for part in parts {
         match part {
             PagePart::Heading(text) => {

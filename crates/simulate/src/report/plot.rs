@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    style::{CHART, escape},
+    style::{CHART_CSS, escape},
     times::{TimeFormat, multiples},
 };
 
@@ -16,15 +16,14 @@ const PLOT_WIDTH: f64 = 720.0;
 /// The height of the title above a plot.
 pub(super) const TITLE_HEIGHT: f64 = 30.0;
 pub(super) const AXIS_HEIGHT: f64 = 26.0;
-/// The distance between plots.
-pub(super) const PLOT_GAP: f64 = 12.0;
 
 /// The beginning of a self-contained SVG image. `description` is for screen readers.
 pub(super) fn begin_image(height: f64, description: &str) -> String {
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" \
+            viewBox=\"0 0 {WIDTH} {height}\" \
             width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n\
-            <style>{CHART}</style>\n<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n",
+            <style>{CHART_CSS}</style>\n<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n",
         escape(description)
     )
 }
@@ -215,9 +214,9 @@ pub(super) fn time_axis(area: &PlotArea, times: &TimeFormat) -> String {
 
 /// The minimum vertical distance of labels.
 const LABEL_HEIGHT: f64 = 14.0;
-/// The length of the line before a label, which shows the stroke. The longest dash pattern has 17
-/// pixels.
-const SAMPLE_LENGTH: f64 = 26.0;
+/// The length of the piece of line before a label, which shows the stroke. The longest dash pattern
+/// has 17 pixels.
+const SWATCH_LENGTH: f64 = 26.0;
 /// The distance between a plot and its labels.
 const LABEL_GAP: f64 = 8.0;
 
@@ -241,16 +240,16 @@ impl Label {
     }
 
     /// Draws a short piece of the line or area before the label.
-    fn draw_sample(&self, x: f64, y: f64) -> String {
+    fn draw_swatch(&self, x: f64, y: f64) -> String {
         let class = self.class;
         if self.is_area {
             let y = y - 5.0;
             return format!(
-                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SAMPLE_LENGTH}\" \
+                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SWATCH_LENGTH}\" \
                     height=\"10\"/>"
             );
         }
-        let end = x + SAMPLE_LENGTH;
+        let end = x + SWATCH_LENGTH;
         format!(
             "<line class=\"{class}\" x1=\"{x:.1}\" x2=\"{end:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
         )
@@ -262,6 +261,7 @@ pub(super) fn draw_labels(area: &PlotArea, mut labels: Vec<Label>) -> String {
     // The sort is stable, so labels at the same height stay in their order.
     labels.sort_by(|one, other| other.value.total_cmp(&one.value));
     let bottom = area.top + area.height;
+    // The lowest place that leaves room for the labels below.
     let mut limit = bottom - LABEL_HEIGHT * (labels.len() as f64 - 1.0);
     let mut last = area.top - LABEL_HEIGHT;
     let x = LEFT + PLOT_WIDTH + LABEL_GAP;
@@ -273,8 +273,8 @@ pub(super) fn draw_labels(area: &PlotArea, mut labels: Vec<Label>) -> String {
         let _ = writeln!(
             svg,
             "{}<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            label.draw_sample(x, y),
-            x + SAMPLE_LENGTH + 5.0,
+            label.draw_swatch(x, y),
+            x + SWATCH_LENGTH + 5.0,
             y + 4.0,
             escape(&label.text)
         );

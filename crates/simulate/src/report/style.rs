@@ -3,7 +3,7 @@
 use hpa_calc::explain::one_line;
 
 /// The style of a chart. It is part of the SVG, which is therefore self-contained.
-pub(super) const CHART: &str = "
+pub(super) const CHART_CSS: &str = "
 .chart{--bg:#fff;--fg:#1a1a1a;--soft:#5f6368;--grid:#e3e3e3;--load:#0072b2;--cap:#b35c00;\
 --rep:#007a56;--ready:#6b6b6b;--rec:#9b4a7c;--bad:#c4460a;font:12px system-ui,sans-serif}
 @media(prefers-color-scheme:dark){.chart{--bg:#16181c;--fg:#e8eaed;--soft:#a8adb4;--grid:#33373d;\
@@ -29,7 +29,7 @@ stroke-dasharray:1 2}
 ";
 
 /// The style of the page. On a phone, a chart is wider than the screen: its text stays readable.
-pub(super) const PAGE: &str = "
+pub(super) const PAGE_CSS: &str = "
 :root{color-scheme:light dark;--bg:#fff;--fg:#1a1a1a;--soft:#5f6368;--line:#d9d9d9;--head:#f3f4f6}
 @media(prefers-color-scheme:dark){:root{--bg:#16181c;--fg:#e8eaed;--soft:#a8adb4;--line:#3a3f46;\
 --head:#22262b}}
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn colors_have_enough_contrast_in_light_dark_and_print() {
-        let schemes: Vec<&str> = CHART.split(".chart{").skip(1).collect();
+        let schemes: Vec<&str> = CHART_CSS.split(".chart{").skip(1).collect();
         assert_eq!(schemes.len(), 3);
         for scheme in schemes {
             let (scheme, _) = scheme.split_once('}').unwrap();

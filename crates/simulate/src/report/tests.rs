@@ -76,7 +76,7 @@ workload:
 }
 
 #[test]
-fn every_line_has_a_label_with_a_sample_of_its_stroke() {
+fn every_line_has_a_label_with_a_swatch_of_its_stroke() {
     let scenario_file = scenario("");
     let results = run(&scenario_file);
     let recorded =
@@ -94,8 +94,8 @@ fn every_line_has_a_label_with_a_sample_of_its_stroke() {
     ] {
         let drawn = page.matches(&format!("<path class=\"{class}\"")).count();
         assert_eq!(drawn, usize::from(class != "limit"), "{class}");
-        let sample = format!("<line class=\"{class}\"");
-        let mut labels = page.split(&sample).skip(1).filter_map(|part| part.split_once("</text>"));
+        let swatch = format!("<line class=\"{class}\"");
+        let mut labels = page.split(&swatch).skip(1).filter_map(|part| part.split_once("</text>"));
         assert!(labels.any(|(text, _)| text.ends_with(&format!(">{label}"))), "{label}");
         let style = format!(".chart .{class}{{stroke:");
         assert!(page.contains(&style), "{class}");
@@ -194,13 +194,6 @@ fn headers_of_tables_are_repeated_on_every_printed_page() {
     let tables: Vec<_> = page.split("<table>").skip(1).map(str::trim_start).collect();
     assert_eq!(tables.len(), 2);
     assert!(tables.iter().all(|table| table.starts_with("<thead><tr><th>")), "{page}");
-}
-
-#[test]
-fn each_line_of_a_description_is_a_paragraph() {
-    let scenario_file = ScenarioFile { description: "one\ntwo <b>".to_owned(), ..scenario("") };
-    let page = html(&scenario_file, &run(&scenario_file), None);
-    assert!(page.contains("<p>one</p>\n<p>two &lt;b&gt;</p>"), "{page}");
 }
 
 #[test]

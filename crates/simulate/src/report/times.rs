@@ -57,11 +57,24 @@ impl TimeFormat {
 
     /// Round times for an axis of `end` seconds, at most about eight, with their labels.
     pub(super) fn ticks(&self, end: f64) -> Vec<(f64, String)> {
-        const STEPS: [f64; 14] = [
-            60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0, 43_200.0,
-            86_400.0, 172_800.0, 604_800.0,
+        const STEPS: [f64; 15] = [
+            60.0,
+            120.0,
+            300.0,
+            600.0,
+            900.0,
+            1800.0,
+            3600.0,
+            7200.0,
+            10_800.0,
+            21_600.0,
+            43_200.0,
+            86_400.0,
+            172_800.0,
+            604_800.0,
+            2_592_000.0,
         ];
-        let step = STEPS.into_iter().find(|step| step * 8.0 >= end).unwrap_or(2_592_000.0);
+        let step = STEPS.into_iter().find(|step| step * 8.0 >= end).unwrap_or(60.0 * DAY);
         let Some(start) = &self.0 else {
             let label = |tick: f64| if tick > 0.0 { format_duration(tick) } else { "0".to_owned() };
             return multiples(step, end).into_iter().map(|tick| (tick, label(tick))).collect();
@@ -142,6 +155,11 @@ mod tests {
         let days: Vec<_> = TimeFormat::since(&start).ticks(7.0 * DAY).into_iter().take(3).collect();
         let expected = [(0.0, "Oct 25"), (25.0 * HOUR, "Oct 26"), (49.0 * HOUR, "Oct 27")];
         assert_eq!(days, expected.map(|(at, label)| (at, label.to_owned())));
+    }
+
+    #[test]
+    fn axis_of_a_year_has_at_most_eight_times() {
+        assert_eq!(TimeFormat::of_run(None).ticks(366.0 * DAY).len(), 7);
     }
 
     #[test]

@@ -28,6 +28,10 @@ pub(crate) fn check_not_negative(field: impl Into<String>, value: f64) -> Result
     ensure(is_valid, field, format!("must be a number of at least 0: {value}"))
 }
 
+pub(crate) fn check_positive(field: impl Into<String>, value: f64) -> Result<(), FieldError> {
+    ensure(value.is_finite() && value > 0.0, field, "must be more than 0")
+}
+
 pub(crate) fn check_fraction(field: &str, value: f64) -> Result<(), FieldError> {
     ensure((0.0..=1.0).contains(&value), field, format!("must be between 0 and 1: {value}"))
 }

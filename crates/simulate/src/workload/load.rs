@@ -9,7 +9,7 @@ use hpa_calc::crd::FieldError;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    field::{check_not_negative, ensure, field_error},
+    field::{check_not_negative, check_positive, ensure, field_error},
     seconds::{self, Seconds},
 };
 
@@ -162,7 +162,11 @@ impl Load {
             Self::Samples(samples) => vec![samples],
             Self::Sum(loads) => loads.iter_mut().flat_map(Self::samples_mut).collect(),
             Self::Repeat(repeat) => repeat.load.samples_mut(),
-            _ => Vec::new(),
+            Self::Constant(_)
+            | Self::Ramp(_)
+            | Self::Spike(_)
+            | Self::Diurnal(_)
+            | Self::Steps(_) => Vec::new(),
         }
     }
 
@@ -221,7 +225,7 @@ impl Load {
         ensure(values.into_iter().all(f64::is_finite), name, "must be a finite number")?;
         match self {
             Self::Constant(_) | Self::Ramp(_) | Self::Spike(_) => Ok(()),
-            Self::Diurnal(diurnal) => check_positive("diurnal.period", diurnal.period),
+            Self::Diurnal(diurnal) => check_positive("diurnal.period", diurnal.period.get()),
             Self::Steps(steps) => {
                 check_order("steps", steps.is_sorted_by(|one, next| one.at < next.at))
             }
@@ -234,15 +238,11 @@ impl Load {
             }
             Self::Sum(loads) => loads.iter().try_for_each(|load| load.check_form(end)),
             Self::Repeat(repeat) => {
-                check_positive("repeat.every", repeat.every)?;
+                check_positive("repeat.every", repeat.every.get())?;
                 repeat.load.check_form(repeat.every)
             }
         }
     }
-}
-
-fn check_positive(field: &str, duration: Seconds) -> Result<(), FieldError> {
-    ensure(duration.get() > 0.0, field, "must be more than 0")
 }
 
 fn check_order(field: &str, is_sorted: bool) -> Result<(), FieldError> {
@@ -319,7 +319,7 @@ pub enum Interpolation {
 }
 
 impl Samples {
-    pub(super) fn value(&self, second: f64) -> f64 {
+    fn value(&self, second: f64) -> f64 {
         let after = self.points.partition_point(|(at, _)| at.get() <= second);
         let before = after.checked_sub(1).and_then(|index| self.points.get(index));
         match (before, self.points.get(after)) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    field::{check_fraction, check_not_negative, ensure},
+    field::{check_fraction, check_not_negative, check_positive, ensure},
     seconds::Seconds,
 };
 
@@ -213,17 +213,15 @@ impl PodProfile {
     }
 
     pub fn validate(&self) -> Result<(), FieldError> {
-        check_not_negative("capacity", self.capacity)?;
-        check_not_negative("targetLoad", self.target_load.unwrap_or_default())?;
+        check_positive("capacity", self.capacity)?;
         check_not_negative("flapsPerHour", self.flaps_per_hour)?;
         check_not_negative("crashesPerHour", self.crashes_per_hour)?;
         check_not_negative("evictionsPerHour", self.evictions_per_hour)?;
         check_fraction("jitter", self.jitter)?;
         check_fraction("imbalance", self.imbalance)?;
-        ensure(self.capacity > 0.0, "capacity", "must be more than 0")?;
         // A pod that uses all of its limit without load serves nothing.
         ensure(self.effective_capacity() > 0.0, "cpuLimit", "must be more than idleCpu")?;
-        ensure(self.effective_target_load() > 0.0, "targetLoad", "must be more than 0")?;
+        check_positive("targetLoad", self.effective_target_load())?;
         let mut names = BTreeSet::from([&self.container]);
         for Sidecar { name, .. } in &self.sidecars {
             ensure(names.insert(name), "sidecars", format!("duplicate container \"{name}\""))?;

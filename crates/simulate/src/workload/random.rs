@@ -20,7 +20,8 @@ pub fn hash(parts: &[&str]) -> u64 {
     hash
 }
 
-/// Streams of independent numbers about the same subject and time: `seed ^ MISSED_SCRAPES`.
+// Independent random numbers about the same subject and time: `seed ^ MISSED_SCRAPES` selects those
+// for missed scrapes.
 pub(crate) const MISSED_SCRAPES: u64 = 1;
 pub(crate) const NOISE: u64 = 2;
 pub(crate) const POD_FAILURES: u64 = 3;

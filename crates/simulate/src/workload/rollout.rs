@@ -47,34 +47,71 @@ pub fn next_replicas(
     old: &[RevisionState],
     is_old: impl Fn(&str) -> bool,
 ) -> (u32, Vec<u32>) {
-    if strategy.get("type").is_some_and(|kind| kind == "Recreate") {
+    if is_recreate(strategy) {
         let remaining = workload.pods.values().filter(|pod| is_old(&pod.owner_uid)).count();
         return recreate(desired, number::count(remaining), old);
     }
     rolling_update(desired, RolloutBounds::from_strategy(strategy, desired), new, old)
 }
 
+/// The next replicas of the new `ReplicaSet` and of the old ones, oldest first, while the
+/// Deployment is paused. Like the Deployment controller (`scale`), scales the only `ReplicaSet`
+/// with replicas, and otherwise keeps the split of an unfinished rollout. The controller
+/// distributes a scaling in proportion. Here, only the new `ReplicaSet` is scaled, and the old ones
+/// shrink only if they exceed the limit without it.
+pub fn next_replicas_while_paused(
+    desired: u32,
+    strategy: &Value,
+    new: RevisionState,
+    old: &[RevisionState],
+) -> (u32, Vec<u32>) {
+    let unchanged: Vec<u32> = old.iter().map(|one| one.replicas).collect();
+    let active = unchanged.iter().filter(|replicas| **replicas > 0).count();
+    if active == 0 {
+        return (desired, unchanged);
+    }
+    if new.replicas == 0 && active == 1 {
+        let scale = |replicas: &u32| if *replicas > 0 { desired } else { 0 };
+        return (0, unchanged.iter().map(scale).collect());
+    }
+    if new.replicas == desired && new.available == desired {
+        return (desired, vec![0; old.len()]);
+    }
+    if is_recreate(strategy) {
+        return (new.replicas, unchanged);
+    }
+    let surge = RolloutBounds::from_strategy(strategy, desired).surge;
+    let max_total = if desired == 0 { 0 } else { desired.saturating_add(surge) };
+    let old_total = unchanged.iter().copied().fold(0, u32::saturating_add);
+    let (reduced, _) = reduce_each(&unchanged, old_total.saturating_sub(max_total), |_| u32::MAX);
+    (max_total.saturating_sub(old_total), reduced)
+}
+
+fn is_recreate(strategy: &Value) -> bool {
+    strategy.get("type").is_some_and(|kind| kind == "Recreate")
+}
+
 impl RolloutBounds {
-    /// Reads the bounds of a strategy, as numbers or as percentages of the replicas. The default is
-    /// 25 %. The surge is rounded up, unavailable pods are rounded down. If both are 0, one pod may
-    /// be unavailable.
+    /// Reads the bounds of a strategy, as numbers or as percentages of the replicas. A missing,
+    /// `null` or invalid bound is 25 %. The surge is rounded up, unavailable pods are rounded down.
+    /// If both are 0, one pod may be unavailable.
     pub fn from_strategy(strategy: &Value, replicas: u32) -> Self {
-        let field = |name| strategy.pointer(&format!("/rollingUpdate/{name}"));
-        let amount = |value: Option<&Value>| match value {
-            Some(Value::String(text)) => {
-                let percent: f64 = text.trim_end_matches('%').parse().unwrap_or(25.0);
-                f64::from(replicas) * percent / 100.0
-            }
-            Some(number) => number.as_f64().unwrap_or_default(),
-            None => f64::from(replicas) / 4.0,
+        let amount = |name| {
+            let value = strategy.pointer(&format!("/rollingUpdate/{name}"));
+            let text = value.and_then(Value::as_str);
+            let percent = text.and_then(|text| text.trim_end_matches('%').parse::<f64>().ok());
+            let of_replicas = || f64::from(replicas) * percent.unwrap_or(25.0) / 100.0;
+            value.and_then(Value::as_f64).unwrap_or_else(of_replicas)
         };
-        let surge = number::ceil(amount(field("maxSurge")));
-        let unavailable = number::ceil(amount(field("maxUnavailable")).floor());
+        let surge = number::ceil(amount("maxSurge"));
+        let unavailable = number::ceil(amount("maxUnavailable").floor());
         Self { surge, unavailable: if surge == 0 { unavailable.max(1) } else { unavailable } }
     }
 }
 
-/// The next replicas of the new `ReplicaSet` and of the old ones, oldest first.
+/// The next replicas of the new `ReplicaSet` and of the old ones, oldest first. Like the Deployment
+/// controller, scales either the new one (`reconcileNewReplicaSet`) or the old ones
+/// (`reconcileOldReplicaSets`).
 fn rolling_update(
     desired: u32,
     bounds: RolloutBounds,
@@ -130,10 +167,13 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::{RevisionState, RolloutBounds, recreate, rolling_update};
+    use super::{
+        RevisionState, RolloutBounds, next_replicas_while_paused, recreate, rolling_update,
+    };
 
     #[rstest]
     #[case::default(json!({}), 10, 3, 2)]
+    #[case::null(json!({ "maxSurge": null, "maxUnavailable": null }), 10, 3, 2)]
     #[case::percent(json!({ "maxSurge": "30%", "maxUnavailable": "30%" }), 9, 3, 2)]
     #[case::absolute(json!({ "maxSurge": 2, "maxUnavailable": 0 }), 10, 2, 0)]
     #[case::never_both_zero(json!({ "maxSurge": 0, "maxUnavailable": "10%" }), 5, 0, 1)]
@@ -145,6 +185,27 @@ mod tests {
     ) {
         let bounds = RolloutBounds::from_strategy(&json!({ "rollingUpdate": update }), replicas);
         assert_eq!(bounds, RolloutBounds { surge, unavailable });
+    }
+
+    #[rstest]
+    #[case::no_rollout(10, (8, 8), &[0], (10, vec![0]))]
+    #[case::not_started(10, (0, 0), &[0, 8], (0, vec![0, 10]))]
+    #[case::unchanged(10, (5, 5), &[8], (5, vec![8]))]
+    #[case::scaled_up(12, (5, 5), &[8], (7, vec![8]))]
+    #[case::scaled_down(8, (5, 5), &[8], (2, vec![8]))]
+    #[case::scaled_below_the_old(4, (5, 5), &[2, 6], (0, vec![0, 5]))]
+    #[case::scaled_to_zero(0, (5, 5), &[8], (0, vec![0]))]
+    #[case::new_one_is_unavailable(10, (10, 9), &[3], (10, vec![3]))]
+    #[case::new_one_is_available(10, (10, 10), &[3], (10, vec![0]))]
+    fn paused_rollout_stays_within_its_surge(
+        #[case] desired: u32,
+        #[case] new: (u32, u32),
+        #[case] old: &[u32],
+        #[case] expected: (u32, Vec<u32>),
+    ) {
+        let state = |(replicas, available)| RevisionState { replicas, available };
+        let old: Vec<_> = old.iter().map(|replicas| state((*replicas, *replicas))).collect();
+        assert_eq!(next_replicas_while_paused(desired, &Value::Null, state(new), &old), expected);
     }
 
     /// Runs rollouts in which pods become available in random order.

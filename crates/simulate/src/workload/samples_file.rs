@@ -14,10 +14,10 @@ use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 
 use super::seconds::Seconds;
 
-/// A larger number is a time since 1970, a smaller one a number of seconds after the start: 31
-/// years.
+/// The largest number of seconds after the start in [`parse_offsets`] (31 years). A larger number
+/// is a time since 1970.
 const MAX_OFFSET: f64 = 1e9;
-/// A larger time since 1970 is in milliseconds, a smaller one in seconds.
+/// The largest time since 1970 that is in seconds. A larger one is in milliseconds.
 const MAX_UNIX_SECONDS: f64 = 1e11;
 const BYTE_ORDER_MARK: char = '\u{feff}';
 const SEPARATORS: [char; 3] = [',', ';', '\t'];
@@ -30,9 +30,9 @@ pub struct SamplesError {
     problem: String,
 }
 
-/// Parses samples with durations ([`Seconds`]), or with times as in [`parse_timestamps`], which are
-/// relative to the first one. Local times are in UTC. `column` is required if the file has several
-/// columns of values.
+/// Parses samples with durations ([`Seconds`]), or with times as in [`parse_timestamps`], which
+/// become durations since the first one. Local times are in UTC. `column` is required if the file
+/// has several columns of values.
 pub fn parse_offsets(
     text: &str,
     column: Option<&str>,
@@ -46,6 +46,7 @@ pub fn parse_offsets(
     };
     parse(text, column, rules, |cell: &str, previous: Option<Seconds>| {
         let offset = cell.parse().ok().filter(|offset: &Seconds| offset.get() <= MAX_OFFSET);
+        // The first line decides whether the file has durations or times.
         if start.is_none() && (offset.is_some() || previous.is_some()) {
             return offset;
         }
@@ -219,8 +220,8 @@ fn unquote(cell: &str) -> Cow<'_, str> {
     if text.contains("\"\"") { text.replace("\"\"", "\"").into() } else { text.into() }
 }
 
-/// Parses a time. If the clock is set back, a local time occurs twice. It counts as the second one
-/// if the first one is not after `previous`, the time of the previous line.
+/// Parses a time. A local time occurs twice if the clock is set back. The result is the first
+/// occurrence if it is after `previous`, the time of the previous line, else the second one.
 fn parse_timestamp(text: &str, zone: &TimeZone, previous: Option<Timestamp>) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);

@@ -22,7 +22,7 @@ pub struct Seconds(f64);
 #[error("\"{0}\" is not a duration, such as 90, 90s, 1h30m or 500ms")]
 pub struct SecondsError(String);
 
-/// The time `second` seconds after `start`. If it is out of range, it is `start`.
+/// The time `second` seconds after `start`. Returns `start` if that time is out of range.
 pub fn timestamp_at(start: Timestamp, second: f64) -> Timestamp {
     let span = SignedDuration::try_from_secs_f64(second).unwrap_or_default();
     start.checked_add(span).unwrap_or(start)

@@ -72,10 +72,10 @@ pub struct Series<T> {
 
 impl<T> Series<T> {
     pub fn push(&mut self, sample: Sample<T>, settings: &SourceSettings) {
-        let readable = sample.at - settings.delay.get();
+        let newest_readable = sample.at - settings.delay.get();
         self.samples.push_back(sample);
         // Only the latest readable sample is needed.
-        while self.samples.get(1).is_some_and(|next| next.at <= readable) {
+        while self.samples.get(1).is_some_and(|next| next.at <= newest_readable) {
             self.samples.pop_front();
         }
     }

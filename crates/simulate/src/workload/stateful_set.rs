@@ -45,7 +45,7 @@ impl StatefulSetSpec {
         }
     }
 
-    /// The same spec, with pods that are created all at once.
+    /// The same spec with `podManagementPolicy: Parallel`.
     #[must_use]
     pub fn in_parallel(self) -> Self {
         Self { is_parallel: true, ..self }
@@ -81,8 +81,9 @@ impl StatefulSetSpec {
     fn next_step(&self, pods: &[OrdinalPod]) -> Step {
         let mut step = Step::default();
         let mut all_ready = true;
+        let mut existing = pods.iter().peekable();
         for ordinal in 0..self.replicas {
-            let pod = pods.iter().find(|pod| pod.ordinal == ordinal);
+            let pod = existing.next_if(|pod| pod.ordinal == ordinal);
             match pod.map(|pod| pod.state) {
                 Some(PodState::Ready) => continue,
                 Some(PodState::Evicted { .. }) => step.terminate.push(ordinal),

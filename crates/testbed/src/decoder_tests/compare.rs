@@ -1,4 +1,4 @@
-//! Runs a check with samples and with edited samples.
+//! Runs a check (see the parent module) with samples and with edited samples.
 
 use proptest::{
     collection::vec,
@@ -20,18 +20,15 @@ const MIN_SHARE: f64 = 0.05;
 /// Panics if a sample is not decoded, or if less than 5 % of the single edits are decoded, or less
 /// than 5 % are rejected.
 pub fn compare(samples: &[&str], check: impl Fn(&[u8]) -> bool) {
-    let (mut decoded, mut total) = (0, 0);
-    let mut count = |is_decoded: bool| {
-        decoded += u32::from(is_decoded);
-        total += 1;
-    };
     for sample in samples {
         assert!(check(sample.as_bytes()), "the sample can't be decoded: {sample}");
     }
     let samples: Vec<Sample> = samples.iter().map(|sample| Sample::new(sample)).collect();
+    let (mut decoded, mut total) = (0, 0);
     for sample in &samples {
         for edit in sample.single_edits() {
-            count(check(&sample.edit(&[edit])));
+            decoded += u32::from(check(&sample.edit(&[edit])));
+            total += 1;
         }
     }
     let share = f64::from(decoded) / f64::from(total);

@@ -84,9 +84,9 @@ impl Edit {
     }
 
     /// The number of possible edits of this kind at this node. 0 for edits of the text.
-    fn choices(self, sample: &mut Tree, names: &[String]) -> usize {
-        let nodes = sample.node_count();
-        let node = sample.node(self.at);
+    fn choices(self, tree: &mut Tree, names: &[String]) -> usize {
+        let nodes = tree.node_count();
+        let node = tree.node(self.at);
         let of_children = |count| if node.child_count() > 0 { count } else { 0 };
         let of_object = |count| if matches!(node, Tree::Object(_)) { count } else { 0 };
         match self.kind {
@@ -104,16 +104,14 @@ impl Edit {
     }
 
     fn apply(self, tree: &mut Tree, names: &[String]) {
-        let other = (self.kind == CopyNode).then(|| {
-            let at = self.choice % tree.node_count();
-            tree.node(at).clone()
-        });
-        let at = self.at % tree.node_count();
-        let node = tree.node(at);
-        let leaf = |at: usize| Tree::Leaf(VALUES[at % VALUES.len()].clone());
-        match (self.kind, node) {
-            (Replace, node) => *node = leaf(self.choice),
-            (CopyNode, node) => *node = other.expect("a node"),
+        let nodes = tree.node_count();
+        let at = self.at % nodes;
+        if self.kind == CopyNode {
+            *tree.node(at) = tree.node(self.choice % nodes).clone();
+            return;
+        }
+        match (self.kind, tree.node(at)) {
+            (Replace, node) => *node = self.new_leaf(),
             (Wrap, node) if self.choice.is_multiple_of(2) => *node = Tree::List(vec![node.clone()]),
             (Wrap, node) => *node = Tree::Object(vec![("\"x\"".to_owned(), node.clone())]),
             (Escape, Tree::Leaf(text)) => *text = escape(text),
@@ -123,30 +121,29 @@ impl Edit {
                     *name = escape(name);
                 }
             }
-            (_, Tree::Object(members)) => self.edit_object(members, names, leaf),
+            (_, Tree::Object(members)) => self.edit_object(members, names),
             (_, Tree::List(elements)) => self.edit_list(elements),
         }
     }
 
-    fn edit_object(
-        self,
-        members: &mut Vec<(String, Tree)>,
-        names: &[String],
-        leaf: impl Fn(usize) -> Tree,
-    ) {
+    fn new_leaf(self) -> Tree {
+        Tree::Leaf(VALUES[self.choice % VALUES.len()].clone())
+    }
+
+    fn edit_object(self, members: &mut Vec<(String, Tree)>, names: &[String]) {
         let values = VALUES.len();
         match self.kind {
             AddMember if !names.is_empty() => {
                 let name = names[self.choice / values % names.len()].clone();
-                members.push((name, leaf(self.choice)));
+                members.push((name, self.new_leaf()));
             }
-            AddUnknown => members.insert(0, ("\"x\"".to_owned(), leaf(self.choice))),
+            AddUnknown => members.insert(0, ("\"x\"".to_owned(), self.new_leaf())),
             _ if members.is_empty() => {}
             RepeatMember => {
                 let member = self.choice / values % (2 * members.len());
                 let (at, offset) = (member / 2, member % 2);
                 let name = members[at].0.clone();
-                members.insert(at + offset, (name, leaf(self.choice)));
+                members.insert(at + offset, (name, self.new_leaf()));
             }
             Rename => {
                 let (at, to) = (self.choice % members.len(), self.choice / members.len());

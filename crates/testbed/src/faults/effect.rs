@@ -117,6 +117,12 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// An [`Effect::Status`] without the header `Retry-After`.
+    pub fn status(code: u16, reason: &str, message: &str) -> Self {
+        let (reason, message) = (reason.to_owned(), message.to_owned());
+        Self::Status { code, reason, message, retry_after_seconds: None }
+    }
+
     /// The error that replaces the response, if any.
     pub(crate) fn to_error(&self, request: &RequestInfo) -> Option<ApiError> {
         let error = match self {
@@ -182,23 +188,21 @@ impl Effect {
 
 /// Whether the request is for a resource of the group, or for a discovery or OpenAPI document of
 /// the group.
-pub(crate) fn is_for_group(group: &str, request: &RequestInfo) -> bool {
+fn is_for_group(group: &str, request: &RequestInfo) -> bool {
     if !request.resource.is_empty() {
         return request.group == group;
     }
-    let mut path = request.path.split('/').filter(|part| !part.is_empty()).peekable();
-    if path.peek() == Some(&"openapi") {
-        path.by_ref().take(2).for_each(drop);
-    }
-    match path.next() {
+    let path = request.path.strip_prefix("/openapi/v3").unwrap_or(&request.path);
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    match parts.next() {
         Some("api") => group.is_empty(),
-        Some("apis") => path.next() == Some(group),
+        Some("apis") => parts.next() == Some(group),
         _ => false,
     }
 }
 
 /// Whether the response lists all API groups.
-pub(crate) fn is_group_list(request: &RequestInfo) -> bool {
+fn is_group_list(request: &RequestInfo) -> bool {
     ["/apis", "/openapi/v3"].contains(&request.path.trim_end_matches('/'))
 }
 

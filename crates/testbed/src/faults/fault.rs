@@ -42,7 +42,7 @@ pub struct InvalidFault {
 }
 
 impl Fault {
-    /// A fault for all matching requests. By default, their effect is 500 `InternalError`.
+    /// A fault for all matching requests. By default, its effect is 500 `InternalError`.
     pub fn on(matching: Match) -> Self {
         Self {
             matching,

@@ -35,7 +35,7 @@ pub(crate) fn admit(
         _ => {}
     }
     if !target.resource.is_custom {
-        causes.extend(negative_replicas(object));
+        causes.extend(negative_counts(object, &["spec.replicas"]));
     }
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&target.reference(), &causes)) }
 }
@@ -66,16 +66,10 @@ fn admit_autoscaler_status(object: &mut Value) -> Vec<Cause> {
             json_fields::set(condition, &["lastTransitionTime"], Value::Null);
         }
     }
-    let counts = ["status.currentReplicas", "status.desiredReplicas"];
-    let negatives = counts.into_iter().filter_map(|field| {
-        let count = json_fields::i64_at(object, &format!("/{}", field.replace('.', "/")))?;
-        (count < 0).then(|| negative_value(field, count))
-    });
-    let causes = negatives.collect();
     if json_fields::i64_at(object, "/status/currentReplicas") == Some(0) {
         json_fields::remove(object, &["status", "currentReplicas"]);
     }
-    causes
+    negative_counts(object, &["status.currentReplicas", "status.desiredReplicas"])
 }
 
 /// Removes counters that are 0 from a workload's status. Those that the API always has are kept,
@@ -95,12 +89,6 @@ fn omit_zero_counters(object: &mut Value) {
     for name in always_present {
         status.entry(*name).or_insert_with(|| 0.into());
     }
-}
-
-/// The cause for a change of an immutable field.
-pub(crate) fn immutable_field(field: &str, value: &str) -> Cause {
-    let message = format!("Invalid value: \"{value}\": field is immutable");
-    new_cause(CauseReason::Invalid, field, message)
 }
 
 fn admit_autoscaler(
@@ -136,8 +124,8 @@ fn set_workload_defaults(object: &mut Value) {
     json_fields::set_default(object, &["spec", "replicas"], 1);
     omit_zero_counters(object);
     if json_fields::str_at(object, "/kind") == "Deployment" {
-        let bound = json!({ "maxSurge": "25%", "maxUnavailable": "25%" });
-        let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": bound });
+        let bounds = json!({ "maxSurge": "25%", "maxUnavailable": "25%" });
+        let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": bounds });
         json_fields::set_default(object, &["spec", "strategy"], strategy);
     }
     set_port_defaults(object.pointer_mut("/spec/template/spec/containers"));
@@ -164,10 +152,13 @@ fn set_namespace_defaults(target: &RequestTarget, object: &mut Value) {
     json_fields::set_default(object, &["status", "phase"], "Active");
 }
 
-fn negative_replicas(object: &Value) -> Option<Cause> {
-    let replicas =
-        json_fields::i64_at(object, "/spec/replicas").filter(|replicas| *replicas < 0)?;
-    Some(negative_value("spec.replicas", replicas))
+/// The causes for negative fields. `fields` are paths such as `spec.replicas`.
+fn negative_counts(object: &Value, fields: &[&str]) -> Vec<Cause> {
+    let negative = fields.iter().filter_map(|field| {
+        let count = json_fields::i64_at(object, &format!("/{}", field.replace('.', "/")))?;
+        (count < 0).then(|| negative_value(field, count))
+    });
+    negative.collect()
 }
 
 /// The cause for a field that must not be negative.

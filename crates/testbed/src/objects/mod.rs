@@ -20,12 +20,23 @@ use crate::{
     json_fields,
     registry::{establish, resource_from_crd},
     request_target::{RequestTarget, Subresource},
-    state::State,
+    server::State,
     store::{Object, ObjectId},
 };
 
 /// The length of the suffix that the server adds to a `generateName`.
 const SUFFIX_LENGTH: usize = 5;
+
+/// Fields of `metadata` that an update can't change. Only `generateName` can be set on creation.
+const SERVER_FIELDS: &[&str] = &[
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "generateName",
+    "selfLink",
+];
 
 /// Creates an object. With `dry_run`, returns it without storing it.
 pub(crate) fn create(
@@ -151,6 +162,7 @@ pub(crate) fn update(
     Ok(if can_be_removed(&object) { remove(state, target, object) } else { object })
 }
 
+/// Rejects an update with another name, resource version or UID than the stored object.
 fn check_identity(target: &RequestTarget, new: &Value, old: &Value) -> Result<(), ApiError> {
     check_name(target, new)?;
     let version = json_fields::str_at(new, "/metadata/resourceVersion");
@@ -160,7 +172,8 @@ fn check_identity(target: &RequestTarget, new: &Value, old: &Value) -> Result<()
     let uid = json_fields::str_at(new, "/metadata/uid");
     if !uid.is_empty() && uid != json_fields::str_at(old, "/metadata/uid") {
         // kube-apiserver validates updates twice and reports the cause twice.
-        let cause = admission::immutable_field("metadata.uid", uid);
+        let message = format!("Invalid value: \"{uid}\": field is immutable");
+        let cause = new_cause(CauseReason::Invalid, "metadata.uid", message);
         return Err(ApiError::invalid(&target.reference(), &[cause.clone(), cause]));
     }
     Ok(())
@@ -272,17 +285,6 @@ fn remove_custom_resources(state: &mut State, crd: &Value) {
     state.registry.remove(&resource.key());
 }
 
-/// Fields of `metadata` that an update can't change. Only `generateName` can be set on creation.
-const SERVER_FIELDS: &[&str] = &[
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "generateName",
-    "selfLink",
-];
-
 /// Rejects an object of another type than the target's. Sets a missing type, but rejects a custom
 /// resource without a kind.
 fn check_type(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError> {
@@ -355,7 +357,8 @@ pub(crate) fn check_name(target: &RequestTarget, object: &Value) -> Result<(), A
     )))
 }
 
-/// Rejects an object with another UID than the stored object.
+/// Rejects an object or a scale with another UID than the stored object. As in kube-apiserver, the
+/// UID of a PUT is a precondition, whose error differs from that of an immutable field.
 pub(crate) fn check_uid(target: &RequestTarget, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (uid, stored) =
         (json_fields::str_at(new, "/metadata/uid"), json_fields::str_at(old, "/metadata/uid"));

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::{
     field_manager::{
-        FieldManager, FieldPath, FieldSet, display_path, field_at, fields_of, fields_to_json,
+        FieldManager, FieldPath, FieldSet, differs, display_path, fields_of, fields_to_json,
         is_associative, managed_fields_entries, owned_fields, remove_field, set_entries,
     },
-    strategic::{is_set_list, merge_key},
+    strategic::is_same_element,
 };
 use crate::{error::ApiError, json_fields};
 
@@ -68,32 +68,30 @@ fn resolve_conflicts(
     others: &mut Vec<Value>,
     force: bool,
 ) -> Result<(), ApiError> {
-    let mut causes = Vec::new();
+    let mut conflicts = Vec::new();
     for other in others.iter_mut() {
         let mut owned = owned_fields(other);
-        let differs = |path: &&FieldPath| field_at(live, path) != field_at(applied, path);
         let conflicting: Vec<FieldPath> = applied_fields
             .intersection(&owned)
-            .filter(|path| path.last().is_some_and(|step| step != "."))
-            .filter(differs)
+            .filter(|path| differs(path, live, applied))
             .cloned()
             .collect();
         let manager = describe_manager(other);
         for path in conflicting {
-            causes.push((manager.clone(), display_path(&path)));
+            conflicts.push((manager.clone(), display_path(&path)));
             owned.remove(&path);
         }
         json_fields::set(other, &["fieldsV1"], fields_to_json(&owned));
     }
-    if causes.is_empty() || force {
+    if conflicts.is_empty() || force {
         others.retain(|other| !owned_fields(other).is_empty());
         return Ok(());
     }
-    Err(conflict(&causes))
+    Err(conflict_error(&conflicts))
 }
 
 /// The error for conflicts, given as pairs of manager and field.
-fn conflict(conflicts: &[(String, String)]) -> ApiError {
+fn conflict_error(conflicts: &[(String, String)]) -> ApiError {
     let text = match conflicts {
         [(manager, field)] => {
             format!("Apply failed with 1 conflict: conflict with {manager}: {field}")
@@ -139,29 +137,24 @@ fn describe_manager(entry: &Value) -> String {
 
 /// Merges an applied value. Associative lists are merged by key or, for sets, by value.
 fn merge(live: &mut Value, name: &str, applied: &Value) {
-    match applied {
-        Value::Object(fields) => {
+    match (applied, live) {
+        (Value::Object(fields), live) => {
             let live_fields = json_fields::object_mut(live);
             for (name, value) in fields {
                 merge(live_fields.entry(name.clone()).or_insert(Value::Null), name, value);
             }
         }
-        Value::Array(elements) if is_associative(name, elements) && live.is_array() => {
-            let Some(items) = live.as_array_mut() else { return };
+        (Value::Array(elements), Value::Array(items)) if is_associative(name, elements) => {
             for element in elements {
                 merge_element(items, name, element);
             }
         }
-        _ => live.clone_from(applied),
+        (_, live) => live.clone_from(applied),
     }
 }
 
 fn merge_element(items: &mut Vec<Value>, list: &str, element: &Value) {
-    let is_same = |item: &&mut Value| match merge_key(list, element) {
-        Some(key) => item.get(key) == element.get(key),
-        None => is_set_list(list) && **item == *element,
-    };
-    match items.iter_mut().find(is_same) {
+    match items.iter_mut().find(|item| is_same_element(list, element, item)) {
         Some(item) => merge(item, "", element),
         None => items.push(element.clone()),
     }

@@ -10,7 +10,7 @@ use crate::{json_fields, registry::api_version, request::ApiRequest, request_tar
 /// A client that updates or applies an object, for `managedFields`.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldManager {
-    pub(super) name: String,
+    name: String,
     operation: &'static str,
     api_version: String,
     subresource: String,
@@ -42,12 +42,9 @@ impl FieldManager {
     /// Removes and returns this manager's entry. As in kube-apiserver, updates in several API
     /// versions have an entry each.
     pub(super) fn take_entry(&self, entries: &mut Vec<Value>) -> Option<Value> {
-        let is_of_version = |entry: &Value| {
-            self.operation == "Apply"
-                || json_fields::str_at(entry, "/apiVersion") == self.api_version
-        };
         let is_own = |entry: &Value| {
-            is_of_version(entry)
+            let has_version = json_fields::str_at(entry, "/apiVersion") == self.api_version;
+            (has_version || self.operation == "Apply")
                 && json_fields::str_at(entry, "/manager") == self.name
                 && json_fields::str_at(entry, "/operation") == self.operation
                 && json_fields::str_at(entry, "/subresource") == self.subresource
@@ -80,13 +77,8 @@ impl FieldManager {
         let present = fields_where(new, is_written);
         let removed: FieldSet =
             fields_where(old, is_written).difference(&present).cloned().collect();
-        let differs = |path: &&FieldPath| field_at(new, path) != field_at(old, path);
-        let changed: FieldSet = present
-            .iter()
-            .filter(|path| path.last().is_some_and(|step| step != "."))
-            .filter(differs)
-            .cloned()
-            .collect();
+        let changed: FieldSet =
+            present.iter().filter(|path| differs(path, new, old)).cloned().collect();
         if (changed.is_empty() && removed.is_empty()) || self.name.is_empty() {
             return;
         }
@@ -225,8 +217,14 @@ fn step_matches(step: &str, item: &Value) -> bool {
         .is_some_and(|value| serde_json::from_str(value).is_ok_and(|value: Value| value == *item))
 }
 
-/// `None` if a step leads nowhere.
-pub(super) fn field_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
+/// Whether a field has different values in two objects. Paths that stand for a whole list element
+/// don't count.
+pub(super) fn differs(path: &[String], a: &Value, b: &Value) -> bool {
+    path.last().is_some_and(|step| step != ".") && field_at(a, path) != field_at(b, path)
+}
+
+/// The value at a path. `None` if a step leads nowhere.
+fn field_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().filter(|step| *step != ".").try_fold(object, |value, step| {
         match step.strip_prefix("f:") {
             Some(name) => value.get(name),

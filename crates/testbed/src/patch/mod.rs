@@ -10,12 +10,11 @@ pub(crate) use self::field_manager::FieldManager;
 use crate::{
     error::ApiError,
     request::ApiRequest,
-    schema::{Shape, decode_json},
+    schema::{FieldProblem, Shape, decode_json},
 };
 
 const CUSTOM_RESOURCE_MEDIA_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-const REJECTED: &str = "the server rejected our request due to an error in our request";
 
 #[derive(Clone, Debug)]
 pub(crate) enum Patch {
@@ -51,7 +50,7 @@ impl Patch {
 
     /// The repeated fields of a merge patch, such as `duplicate field "spec.replicas"`. Other
     /// patches are not checked.
-    pub(crate) fn duplicate_fields(&self, request: &ApiRequest) -> Vec<String> {
+    pub(crate) fn duplicate_fields(&self, request: &ApiRequest) -> Vec<FieldProblem> {
         match self {
             Self::Merge(_) | Self::Strategic(_) => {
                 let decoded = decode_json(&request.body, Shape::Any);
@@ -102,7 +101,8 @@ fn go_text(value: &Value) -> String {
 /// The error for a JSON patch with an invalid operation, or one that fails. As in kube-apiserver,
 /// it has no details.
 fn rejected() -> ApiError {
-    ApiError::with_empty_details(422, "Invalid", REJECTED)
+    let text = "the server rejected our request due to an error in our request";
+    ApiError::with_empty_details(422, "Invalid", text)
 }
 
 fn decode_body(request: &ApiRequest) -> Result<Value, ApiError> {

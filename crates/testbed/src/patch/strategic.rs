@@ -35,6 +35,14 @@ pub(super) fn is_set_list(list: &str) -> bool {
     list == "finalizers"
 }
 
+/// Whether two elements of a list have the same key or, without a key, the same value.
+pub(super) fn is_same_element(list: &str, one: &Value, other: &Value) -> bool {
+    match merge_key(list, one).filter(|_| one.is_object()) {
+        Some(key) => one.get(key) == other.get(key),
+        None => one == other,
+    }
+}
+
 /// Applies a patch to an object, or to a value in it.
 pub(super) fn apply(object: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
@@ -80,13 +88,12 @@ fn merge_field(fields: &mut Map<String, Value>, name: &str, value: &Value) {
 }
 
 fn merge_list(target: &mut Value, name: &str, patch: &[Value]) {
-    let replaces = patch.iter().any(|element| {
-        let directive = element.as_object().and_then(directive);
-        directive == Some("replace")
-            && element.as_object().is_some_and(|element| element.len() == 1)
-    });
-    let is_mergeable =
-        is_set_list(name) || patch.iter().any(|element| merge_key(name, element).is_some());
+    let replaces = patch
+        .iter()
+        .filter_map(Value::as_object)
+        .any(|element| element.len() == 1 && directive(element) == Some("replace"));
+    // An empty patch of such a list changes nothing.
+    let is_mergeable = is_set_list(name) || merge_key(name, &Value::Null).is_some();
     if replaces || !is_mergeable {
         let remaining = patch.iter().filter(|element| element.get(DIRECTIVE).is_none());
         *target = remaining.cloned().collect();
@@ -109,11 +116,7 @@ fn merge_list(target: &mut Value, name: &str, patch: &[Value]) {
 /// it goes to the end.
 fn restore_order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Value]) {
     let position = |all: &[Value], item: &Value| {
-        let key = merge_key(list, item).filter(|_| item.is_object());
-        all.iter().position(|other| match key {
-            Some(key) => other.get(key) == item.get(key),
-            None => other == item,
-        })
+        all.iter().position(|other| is_same_element(list, item, other))
     };
     let (mut patched, others): (Vec<Value>, Vec<Value>) =
         items.drain(..).partition(|item| position(patch, item).is_some());
@@ -132,17 +135,10 @@ fn restore_order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Va
 }
 
 fn merge_element(items: &mut Vec<Value>, list: &str, element: &Value) {
-    let key = merge_key(list, element).filter(|_| element.is_object());
-    let is_same = |item: &Value| match key {
-        Some(key) => item.get(key) == element.get(key),
-        None => item == element,
-    };
-    let index = items.iter().position(is_same);
+    let is_same = |item: &Value| is_same_element(list, element, item);
     if element.as_object().and_then(directive) == Some("delete") {
-        index.map(|index| items.remove(index));
-        return;
-    }
-    if let Some(item) = index.and_then(|index| items.get_mut(index)) {
+        items.retain(|item| !is_same(item));
+    } else if let Some(item) = items.iter_mut().find(|item| is_same(item)) {
         apply(item, element);
     } else {
         let mut item = Value::Null;
@@ -153,4 +149,28 @@ fn merge_element(items: &mut Vec<Value>, list: &str, element: &Value) {
 
 fn directive(patch: &Map<String, Value>) -> Option<&str> {
     patch.get(DIRECTIVE)?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn delete_directive_removes_all_elements_with_the_key() {
+        let mut pod = json!({ "containers": [{ "name": "a" }, { "name": "b" }, { "name": "a" }] });
+        apply(&mut pod, &json!({ "containers": [{ "name": "a", "$patch": "delete" }] }));
+        assert_eq!(pod, json!({ "containers": [{ "name": "b" }] }));
+    }
+
+    #[test]
+    fn empty_patch_of_a_keyed_list_changes_nothing() {
+        let status = json!({ "conditions": [{ "type": "Ready" }], "args": ["a"] });
+        let mut patched = status.clone();
+        apply(&mut patched, &json!({ "conditions": [] }));
+        assert_eq!(patched, status);
+        apply(&mut patched, &json!({ "args": [] }));
+        assert_eq!(patched["args"], json!([]));
+    }
 }

@@ -65,6 +65,7 @@ impl Registry {
     pub(crate) fn groups(&self) -> Vec<&str> {
         let mut groups: Vec<&str> = self.iter().map(|one| one.group.as_str()).collect();
         groups.retain(|group| !group.is_empty());
+        // The resources are sorted by group.
         groups.dedup();
         groups
     }

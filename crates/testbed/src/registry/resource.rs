@@ -70,8 +70,8 @@ impl Resource {
         self.group == group && self.plural == plural
     }
 
-    /// Whether the objects are autoscalers of Kubernetes. The custom API's autoscalers have one
-    /// version.
+    /// Whether the objects are Kubernetes' own autoscalers, which have two versions. Autoscalers of
+    /// the custom API have one.
     pub(crate) fn is_core_autoscaler(&self) -> bool {
         self.is("autoscaling", "horizontalpodautoscalers")
     }

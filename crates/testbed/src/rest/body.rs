@@ -1,7 +1,7 @@
-//! Reads request bodies (JSON or protobuf), and validates fields and options.
+//! Reads request bodies (JSON or protobuf), and validates their fields.
 
 use axum::body::Body;
-use hpa_calc::validation::{Cause, CauseReason};
+use hpa_calc::validation::CauseReason;
 use http::{HeaderValue, Response, header};
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ use crate::{
     request::ApiRequest,
     request_target::RequestTarget,
     schema::{
-        DecodeError, DecodedObject, Shape, decode_json, decode_protobuf, decode_value, is_protobuf,
-        message_for_kind,
+        DecodeError, DecodedObject, FieldProblem, Shape, decode_json, decode_protobuf,
+        decode_value, is_protobuf, message_for_kind,
     },
 };
 
@@ -77,7 +77,8 @@ impl<'a> BodyKind<'a> {
         })
     }
 
-    /// Applies a patch to an object, and checks the fields of the result. Errors contain the patch.
+    /// Applies a patch to an object, and checks the fields of the result. Errors quote the patch or
+    /// its result: see [`Patch::describe`].
     pub(super) fn apply_patch(
         &self,
         request: &ApiRequest,
@@ -108,8 +109,7 @@ impl<'a> BodyKind<'a> {
         let decoded = decode_value(applied, self.shape);
         let problem = match decoded {
             Ok(DecodedObject { problems, .. }) => {
-                let Some(first) = problems.into_iter().next() else { return Ok(()) };
-                let path = first.split('"').nth(1).unwrap_or_default().to_owned();
+                let Some(FieldProblem::Unknown(path)) = problems.first() else { return Ok(()) };
                 format!(".{path}: field not declared in schema")
             }
             Err(error) => error.to_string(),
@@ -131,6 +131,7 @@ fn apply_field_validation(
     error: impl FnOnce(&str) -> ApiError,
 ) -> Result<DecodedBody, ApiError> {
     let DecodedObject { value, problems } = decoded;
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     match request.parameter("fieldValidation") {
         "Strict" if !problems.is_empty() => Err(error(&problems.join(", "))),
         "Ignore" => Ok(DecodedBody { value, warnings: Vec::new() }),
@@ -147,103 +148,4 @@ pub(super) fn add_warnings(mut response: Response<Body>, warnings: &[String]) ->
         }
     }
     response
-}
-
-/// Rejects invalid and contradictory parameters of a list.
-pub(super) fn check_list_options(request: &ApiRequest) -> Result<(), ApiError> {
-    let mut causes = Vec::new();
-    if has_parameter(request, "resourceVersionMatch")
-        && !has_parameter(request, "resourceVersion")
-        && !has_parameter(request, "continue")
-    {
-        let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-        causes.push(forbidden("resourceVersionMatch", detail));
-    }
-    if has_parameter(request, "sendInitialEvents") {
-        causes.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-    }
-    reject_options("ListOptions", &causes)?;
-    invalid_resource_version(request).map_or(Ok(()), |text| {
-        Err(ApiError::bad_request(format!("invalid resource version: {text}")))
-    })
-}
-
-/// Rejects invalid and contradictory parameters of a watch.
-pub(super) fn check_watch_options(request: &ApiRequest) -> Result<(), ApiError> {
-    let sends_initial = has_parameter(request, "sendInitialEvents");
-    let mut causes = Vec::new();
-    if sends_initial && request.parameter("resourceVersionMatch") != "NotOlderThan" {
-        let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        causes.push(forbidden("resourceVersionMatch", detail));
-    }
-    if !sends_initial && has_parameter(request, "resourceVersionMatch") {
-        let detail =
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-        causes.push(forbidden("resourceVersionMatch", detail));
-    }
-    reject_options("ListOptions", &causes)?;
-    invalid_resource_version(request).map_or(Ok(()), |text| Err(ApiError::without_reason(text)))
-}
-
-/// Rejects values of `dryRun` other than `All`.
-pub(super) fn check_dry_run(request: &ApiRequest) -> Result<(), ApiError> {
-    let value = request.parameter("dryRun");
-    if value.is_empty() || value == "All" {
-        return Ok(());
-    }
-    let Some(kind) = options_kind(request) else { return Ok(()) };
-    let message = format!("Unsupported value: [\"{value}\"]: supported values: \"All\"");
-    reject_options(kind, &[new_cause(CauseReason::NotSupported, "dryRun", message)])
-}
-
-/// Rejects unknown values of `fieldValidation`.
-pub(super) fn check_field_validation(request: &ApiRequest) -> Result<(), ApiError> {
-    let value = request.parameter("fieldValidation");
-    let kind = options_kind(request).filter(|kind| *kind != "DeleteOptions");
-    let (Some(kind), false) = (kind, ["", "Ignore", "Strict", "Warn"].contains(&value)) else {
-        return Ok(());
-    };
-    let supported = r#"supported values: "", "Ignore", "Strict", "Warn""#;
-    let message = format!("Unsupported value: \"{value}\": {supported}");
-    reject_options(kind, &[new_cause(CauseReason::NotSupported, "fieldValidation", message)])
-}
-
-/// The kind of the options that a write takes as query parameters.
-fn options_kind(request: &ApiRequest) -> Option<&'static str> {
-    match request.method.as_str() {
-        "POST" => Some("CreateOptions"),
-        "PUT" => Some("UpdateOptions"),
-        "PATCH" => Some("PatchOptions"),
-        "DELETE" => Some("DeleteOptions"),
-        _ => None,
-    }
-}
-
-/// Returns an error about the request's options if there are causes.
-pub(super) fn reject_options(kind: &str, causes: &[Cause]) -> Result<(), ApiError> {
-    if causes.is_empty() {
-        return Ok(());
-    }
-    Err(ApiError::invalid(
-        &ObjectReference { group: "meta.k8s.io", plural: "", kind, name: "" },
-        causes,
-    ))
-}
-
-fn has_parameter(request: &ApiRequest, name: &str) -> bool {
-    !request.parameter(name).is_empty()
-}
-
-fn forbidden(field: &str, detail: &str) -> Cause {
-    new_cause(CauseReason::Forbidden, field, format!("Forbidden: {detail}"))
-}
-
-/// The message for a resource version that isn't a number.
-fn invalid_resource_version(request: &ApiRequest) -> Option<String> {
-    let value = request.parameter("resourceVersion");
-    if value.is_empty() || value.parse::<u64>().is_ok() {
-        return None;
-    }
-    let detail = format!("strconv.ParseUint: parsing \"{value}\": invalid syntax");
-    Some(format!("resourceVersion: Invalid value: \"{value}\": {detail}"))
 }

@@ -1,14 +1,13 @@
 //! DELETE of one object or of a collection.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use hpa_calc::validation::CauseReason;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{
-    RequestContext,
-    body::{BodyKind, reject_options},
-};
+use super::{RequestContext, body::BodyKind, options::reject_options};
 use crate::{
     error::{ApiError, ObjectReference, new_cause},
     json_fields,
@@ -17,13 +16,13 @@ use crate::{
     request_target::RequestTarget,
     response,
     selection::Selection,
-    store::ObjectId,
+    store::{Object, ObjectId},
 };
 
 pub(super) fn delete_object(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
     let RequestContext { server, request, target } = context;
+    let output = context.output()?;
     let options = delete_options(request)?;
-    check_propagation_policy(&options)?;
     let now = server.now();
     let mut state = server.state_for(request);
     let Some(object) = state.store.get(&target.resource.key(), &target.id()).cloned() else {
@@ -31,12 +30,11 @@ pub(super) fn delete_object(context: &RequestContext<'_>) -> Result<Response<Bod
     };
     check_preconditions(target, &options, &object)?;
     let status = success_status(target, json_fields::str_at(&object, "/metadata/uid"));
-    if request.is_dry_run() || json_fields::array_at(&options, "/dryRun").next().is_some() {
+    if is_dry_run(request, &options) {
         return Ok(response::json(StatusCode::OK, &status));
     }
     let deleted = delete(&mut state, target, &now);
     drop(state);
-    let output = context.output()?;
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
     let object = match deleted? {
         DeleteResult::Removed(_) if !returns_object => {
@@ -44,22 +42,29 @@ pub(super) fn delete_object(context: &RequestContext<'_>) -> Result<Response<Bod
         }
         DeleteResult::Removed(object) | DeleteResult::Finalizing(object) => object,
     };
-    Ok(response::json(StatusCode::OK, &output.render_object(&object)))
+    Ok(output.respond(&object, StatusCode::OK))
 }
 
 pub(super) fn delete_collection(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
     let RequestContext { server, request, target } = context;
+    let output = context.output()?;
     let selection = Selection::new(request, &target.resource)?;
+    let options = delete_options(request)?;
     let now = server.now();
     let mut state = server.state_for(request);
     let objects = state.store.collection(&target.resource.key()).objects();
-    let selected: Vec<ObjectId> = objects
+    let selected: Vec<(ObjectId, Object)> = objects
         .iter()
         .filter(|(id, object)| selection.matches(id, object))
-        .map(|(id, _)| id.clone())
+        .map(|(id, object)| (id.clone(), Arc::clone(object)))
         .collect();
     let mut deleted = Vec::with_capacity(selected.len());
-    for (namespace, name) in selected {
+    let is_dry_run = is_dry_run(request, &options);
+    for ((namespace, name), object) in selected {
+        if is_dry_run {
+            deleted.push(object);
+            continue;
+        }
         let target = RequestTarget { namespace, name, ..target.clone() };
         let (DeleteResult::Removed(object) | DeleteResult::Finalizing(object)) =
             delete(&mut state, &target, &now)?;
@@ -68,14 +73,21 @@ pub(super) fn delete_collection(context: &RequestContext<'_>) -> Result<Response
     let revision = state.store.revision();
     drop(state);
     let metadata = json!({ "resourceVersion": revision.to_string() });
-    Ok(response::json(StatusCode::OK, &context.output()?.render_list(&deleted, &metadata)))
+    Ok(response::json(StatusCode::OK, &output.render_list(&deleted, &metadata)))
 }
 
+/// Reads and checks the options in the body.
 fn delete_options(request: &ApiRequest) -> Result<Value, ApiError> {
     if request.body.is_empty() {
         return Ok(json!({}));
     }
-    Ok(BodyKind::for_delete_options().read(request)?.value)
+    let options = BodyKind::for_delete_options().read(request)?.value;
+    check_propagation_policy(&options)?;
+    Ok(options)
+}
+
+fn is_dry_run(request: &ApiRequest, options: &Value) -> bool {
+    request.is_dry_run() || json_fields::array_at(options, "/dryRun").next().is_some()
 }
 
 fn check_preconditions(
@@ -119,10 +131,8 @@ fn check_propagation_policy(options: &Value) -> Result<(), ApiError> {
 
 /// The `Status` of a successful deletion.
 fn success_status(target: &RequestTarget, uid: &str) -> Value {
-    let mut details = json!({ "name": target.name, "kind": target.resource.plural, "uid": uid });
-    if !target.resource.group.is_empty() {
-        json_fields::set(&mut details, &["group"], target.resource.group.as_str());
-    }
+    let mut details = target.reference().details();
+    json_fields::set(&mut details, &["uid"], uid);
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": details,

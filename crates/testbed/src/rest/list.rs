@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     RequestContext,
-    body::check_list_options,
+    options::check_list_options,
     read::{resource_version_too_large, stale_list},
 };
 use crate::{
@@ -89,14 +89,15 @@ fn snapshot(
 ) -> Result<(ListSnapshot, Option<ContinueToken>), ApiError> {
     let RequestContext { server, request, target } = context;
     let mut state = server.state.lock();
-    let is_stale = request.revisions_back > 0 && request.parameter("continue").is_empty();
-    if is_stale && request.parameter("resourceVersionMatch") != "Exact" {
+    let token = request.parameter("continue");
+    let is_exact = request.parameter("resourceVersionMatch") == "Exact";
+    if request.revisions_back > 0 && token.is_empty() && !is_exact {
         return Ok((stale_list(&mut state, request, target)?, None));
     }
     let current = state.store.revision();
     let collection = state.store.collection(&target.resource.key());
-    if !request.parameter("continue").is_empty() {
-        let token = ContinueToken::parse(request.parameter("continue"))?;
+    if !token.is_empty() {
+        let token = ContinueToken::parse(token)?;
         let snapshot = collection.page_at(token.revision).map_err(|_| expired_token())?;
         return Ok((snapshot, Some(token)));
     }
@@ -104,7 +105,6 @@ fn snapshot(
     if requested > current {
         return Err(resource_version_too_large(requested, current));
     }
-    let is_exact = request.parameter("resourceVersionMatch") == "Exact";
     let revision = if is_exact { requested } else { current };
     let snapshot =
         if is_paged { collection.page_at(revision)? } else { collection.list_at(revision)? };
@@ -118,22 +118,19 @@ fn list_metadata(
     request: &ApiRequest,
 ) -> Value {
     let mut metadata = json!({ "resourceVersion": revision.to_string() });
-    if let Some(next) = next {
-        json_fields::set(&mut metadata, &["continue"], next.to_text());
-        // With a selector, kube-apiserver doesn't count the remaining items.
-        if request.parameter("labelSelector").is_empty()
-            && request.parameter("fieldSelector").is_empty()
-        {
-            let namespace = &request.info.namespace;
-            // Across all namespaces, the total is known. Counting the objects for each page would
-            // make a paginated list quadratic.
-            let all = if namespace.is_empty() {
-                objects.len()
-            } else {
-                objects.keys().filter(|(object_namespace, _)| object_namespace == namespace).count()
-            };
-            json_fields::set(&mut metadata, &["remainingItemCount"], all.saturating_sub(next.sent));
-        }
+    let Some(next) = next else { return metadata };
+    json_fields::set(&mut metadata, &["continue"], next.to_text());
+    // With a selector, kube-apiserver doesn't count the remaining items.
+    if ["labelSelector", "fieldSelector"].iter().all(|name| request.parameter(name).is_empty()) {
+        let namespace = &request.info.namespace;
+        // Across all namespaces, the total is known. Counting the objects for each page would make
+        // a paginated list quadratic.
+        let all = if namespace.is_empty() {
+            objects.len()
+        } else {
+            objects.keys().filter(|(object_namespace, _)| object_namespace == namespace).count()
+        };
+        json_fields::set(&mut metadata, &["remainingItemCount"], all.saturating_sub(next.sent));
     }
     metadata
 }

@@ -3,6 +3,7 @@
 mod body;
 mod delete;
 mod list;
+mod options;
 mod read;
 mod scale;
 mod watch;
@@ -15,9 +16,8 @@ use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use self::{
-    body::{
-        BodyKind, DecodedBody, add_warnings, check_dry_run, check_field_validation, reject_options,
-    },
+    body::{BodyKind, DecodedBody, add_warnings},
+    options::{check_dry_run, check_field_validation, reject_options},
     read::stored_object,
 };
 use crate::{
@@ -28,9 +28,7 @@ use crate::{
     patch::{FieldManager, Patch},
     request::ApiRequest,
     request_target::{RequestTarget, Subresource},
-    response,
     server::Server,
-    store::Object,
 };
 
 pub(crate) fn handle(
@@ -41,11 +39,11 @@ pub(crate) fn handle(
     check_dry_run(request)?;
     check_field_validation(request)?;
     let version = context.target.served_version()?;
-    match request.info.subresource.as_str() {
-        "" if request.info.name.is_empty() => handle_collection(&context),
-        "" => handle_object(&context, Subresource::None),
-        "status" if version.has_status => handle_object(&context, Subresource::Status),
-        "scale" if version.scale.is_some() => scale::handle(&context),
+    match (request.info.subresource.as_str(), &version.scale) {
+        ("", _) if request.info.name.is_empty() => handle_collection(&context),
+        ("", _) => handle_object(&context, Subresource::None),
+        ("status", _) if version.has_status => handle_object(&context, Subresource::Status),
+        ("scale", Some(paths)) => scale::handle(&context, paths),
         _ => Err(ApiError::unknown_resource()),
     }
 }
@@ -58,13 +56,9 @@ struct RequestContext<'a> {
 }
 
 impl RequestContext<'_> {
-    /// The format of the response.
+    /// The format of the response. An error must precede any write.
     fn output(&self) -> Result<OutputFormat, ApiError> {
         OutputFormat::new(self.request, &self.target, &self.server.config.clock)
-    }
-
-    fn respond(&self, object: &Object, code: StatusCode) -> Result<Response<Body>, ApiError> {
-        Ok(response::json(code, &self.output()?.render_object(object)))
     }
 }
 
@@ -73,12 +67,12 @@ fn find_target(server: &Server, request: &ApiRequest) -> Result<RequestTarget, A
     let state = server.state.lock();
     let resource = state.registry.find(&info.group, &info.version, &info.resource);
     let resource = Arc::clone(resource.ok_or_else(ApiError::unknown_resource)?);
-    if !resource.namespaced && !info.namespace.is_empty() {
-        return Err(ApiError::unknown_resource());
-    }
     let (version, namespace, name) =
         (info.version.clone(), info.namespace.clone(), info.name.clone());
-    if resource.namespaced && namespace.is_empty() && !name.is_empty() {
+    let has_extra_namespace = !resource.namespaced && !namespace.is_empty();
+    // Without a name, the request is for all namespaces.
+    let lacks_namespace = resource.namespaced && namespace.is_empty() && !name.is_empty();
+    if has_extra_namespace || lacks_namespace {
         return Err(ApiError::unknown_resource());
     }
     Ok(RequestTarget { resource, version, namespace, name })
@@ -101,6 +95,7 @@ fn create(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
     if target.resource.namespaced && target.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
+    let output = context.output()?;
     let DecodedBody { value: mut body, warnings } = BodyKind::for_target(target)?.read(request)?;
     FieldManager::for_update(request, server.now()).record(
         &mut body,
@@ -114,7 +109,7 @@ fn create(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
         body,
         request.is_dry_run(),
     )?;
-    Ok(add_warnings(context.respond(&created, StatusCode::CREATED)?, &warnings))
+    Ok(add_warnings(output.respond(&created, StatusCode::CREATED), &warnings))
 }
 
 fn handle_object(
@@ -122,7 +117,11 @@ fn handle_object(
     subresource: Subresource,
 ) -> Result<Response<Body>, ApiError> {
     match (&context.request.method, subresource) {
-        (&Method::GET, _) => context.respond(&stored_object(context)?, StatusCode::OK),
+        (&Method::GET, _) => {
+            let output = context.output()?;
+            let object = stored_object(context)?;
+            Ok(output.respond(&object, StatusCode::OK))
+        }
         (&Method::PUT, _) => replace_object(context, subresource),
         (&Method::PATCH, _) => patch_object(context, subresource),
         (&Method::DELETE, Subresource::None) => delete::delete_object(context),
@@ -135,6 +134,7 @@ fn replace_object(
     subresource: Subresource,
 ) -> Result<Response<Body>, ApiError> {
     let RequestContext { server, request, target } = context;
+    let output = context.output()?;
     let DecodedBody { value: mut body, warnings } = BodyKind::for_target(target)?.read(request)?;
     let manager = FieldManager::for_update(request, server.now());
     let mut state = server.state_for(request);
@@ -153,7 +153,7 @@ fn replace_object(
         Ok(body)
     })?;
     drop(state);
-    Ok(add_warnings(context.respond(&object, StatusCode::OK)?, &warnings))
+    Ok(add_warnings(output.respond(&object, StatusCode::OK), &warnings))
 }
 
 fn patch_object(
@@ -165,6 +165,7 @@ fn patch_object(
     if let Patch::Apply(applied) = patch {
         return apply(context, subresource, applied);
     }
+    let output = context.output()?;
     let dry_run = request.is_dry_run();
     let manager = FieldManager::for_update(request, server.now());
     let kind = BodyKind::for_target(target)?;
@@ -181,7 +182,7 @@ fn patch_object(
         Ok(new)
     })?;
     drop(state);
-    Ok(add_warnings(context.respond(&object, StatusCode::OK)?, &warnings))
+    Ok(add_warnings(output.respond(&object, StatusCode::OK), &warnings))
 }
 
 /// Server-side apply. Creates the object if it doesn't exist.
@@ -204,6 +205,7 @@ fn apply(
             "invalid object type: {group}/{version}, Kind={kind}"
         )));
     }
+    let output = context.output()?;
     BodyKind::for_target(target)?.check_applied(target, &applied)?;
     let manager = FieldManager::for_apply(request, server.now());
     let mut state = server.state_for(request);
@@ -216,11 +218,11 @@ fn apply(
         let object = manager.apply_new(object);
         let object = objects::create(&mut state, &server.config, target, object, dry_run)?;
         drop(state);
-        return context.respond(&object, StatusCode::CREATED);
+        return Ok(output.respond(&object, StatusCode::CREATED));
     }
     let object = update(&mut state, &server.config, target, subresource, dry_run, |live| {
         manager.apply(live, &applied, request.is_true("force"))
     })?;
     drop(state);
-    context.respond(&object, StatusCode::OK)
+    Ok(output.respond(&object, StatusCode::OK))
 }

@@ -1,4 +1,4 @@
-//! Reads stored objects: the current ones, or earlier ones for a fault.
+//! Reads stored objects: the current ones or, for `Effect::Stale`, earlier ones.
 
 use serde_json::json;
 
@@ -7,11 +7,11 @@ use crate::{
     error::ApiError,
     request::ApiRequest,
     request_target::RequestTarget,
-    state::State,
+    server::State,
     store::{ListSnapshot, Object},
 };
 
-/// The stored object of a target. For a fault, an earlier version of it.
+/// The stored object of a target, or an earlier version of it (see [`stale_list`]).
 pub(super) fn stored_object(context: &RequestContext<'_>) -> Result<Object, ApiError> {
     let RequestContext { server, request, target } = context;
     let mut state = server.state.lock();
@@ -23,8 +23,8 @@ pub(super) fn stored_object(context: &RequestContext<'_>) -> Result<Object, ApiE
     object.ok_or_else(|| ApiError::not_found(&target.reference()))
 }
 
-/// The objects at an earlier resource version, for a fault. Their age is limited by the watch cache
-/// and by the resource version in the request.
+/// The objects at an earlier resource version, for `Effect::Stale`. The watch cache and the
+/// resource version in the request limit their age.
 pub(super) fn stale_list(
     state: &mut State,
     request: &ApiRequest,
@@ -43,13 +43,12 @@ pub(super) fn stale_list(
 
 /// 504 `Timeout`: the requested resource version is newer than the last change.
 pub(super) fn resource_version_too_large(requested: u64, current: u64) -> ApiError {
-    let text = format!("Too large resource version: {requested}, current: {current}");
-    let message = "Too large resource version";
-    let cause = json!({ "reason": "ResourceVersionTooLarge", "message": message });
-    let details = json!({ "causes": [cause], "retryAfterSeconds": 1 });
+    let problem = "Too large resource version";
+    let text = format!("Timeout: {problem}: {requested}, current: {current}");
+    let cause = json!({ "reason": "ResourceVersionTooLarge", "message": problem });
     ApiError {
-        details: Some(details),
+        details: Some(json!({ "causes": [cause] })),
         retry_after: Some(1),
-        ..ApiError::new(504, "Timeout", format!("Timeout: {text}"))
+        ..ApiError::new(504, "Timeout", text)
     }
 }

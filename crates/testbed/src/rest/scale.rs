@@ -21,11 +21,11 @@ use crate::{
     store::Object,
 };
 
-pub(super) fn handle(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
+pub(super) fn handle(
+    context: &RequestContext<'_>,
+    paths: &ScalePaths,
+) -> Result<Response<Body>, ApiError> {
     let RequestContext { request, target, .. } = context;
-    let Some(paths) = &target.served_version()?.scale else {
-        return Err(ApiError::unknown_resource());
-    };
     let mut warnings = Vec::new();
     let object = match request.method {
         Method::GET => stored_object(context)?,
@@ -59,9 +59,8 @@ fn write_scale(
     let mut state = server.state_for(request);
     update(&mut state, &server.config, target, Subresource::None, request.is_dry_run(), |old| {
         let mut scale = change(&scale_to_write(old, paths)?)?;
-        check_scale(target, &mut scale, old, paths)?;
+        let replicas = check_scale(target, &mut scale, old, paths)?;
         let mut object = old.clone();
-        let replicas = json_fields::i64_at(&scale, "/spec/replicas").unwrap_or_default();
         json_fields::set_pointer(&mut object, &paths.spec_replicas, replicas);
         json_fields::copy(&scale, &mut object, &["metadata", "resourceVersion"]);
         manager.record(&mut object, old, Subresource::None);
@@ -78,13 +77,14 @@ fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError>
     scale_for(&object, paths)
 }
 
-/// Rejects an invalid scale. Sets a missing type and namespace.
+/// Rejects an invalid scale. Sets a missing type and namespace. Returns the replicas: missing ones
+/// count as 0.
 fn check_scale(
     target: &RequestTarget,
     scale: &mut Value,
     object: &Value,
     paths: &ScalePaths,
-) -> Result<(), ApiError> {
+) -> Result<i64, ApiError> {
     json_fields::set_default(scale, &["apiVersion"], "autoscaling/v1");
     json_fields::set_default(scale, &["kind"], "Scale");
     let (version, kind) =
@@ -97,7 +97,7 @@ fn check_scale(
     check_uid(target, scale, object)?;
     let replicas = json_fields::i64_at(scale, "/spec/replicas").unwrap_or_default();
     if replicas >= 0 {
-        return Ok(());
+        return Ok(replicas);
     }
     if target.resource.is_custom {
         let field = paths.spec_replicas.replace('/', ".");

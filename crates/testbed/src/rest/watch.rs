@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use super::{RequestContext, body::check_watch_options, read::resource_version_too_large};
+use super::{RequestContext, options::check_watch_options, read::resource_version_too_large};
 use crate::{
     error::ApiError,
     json_fields,
@@ -35,14 +35,13 @@ struct Watch {
     pending: VecDeque<Bytes>,
     /// Changes up to this resource version have been processed.
     revision: u64,
-    /// Changes with the resource version of the collection.
+    /// The resource version of the latest change of the collection.
     latest: watch::Receiver<u64>,
     /// Changes when the server ends all watches.
     watches_ended: watch::Receiver<u64>,
     deadline: Instant,
     /// `None` if the watch doesn't allow bookmarks.
-    bookmark_interval: Option<Duration>,
-    next_bookmark: Instant,
+    next_bookmark: Option<Instant>,
     /// Whether the watch ends after the pending events.
     has_ended: bool,
 }
@@ -64,9 +63,9 @@ fn start(context: &RequestContext<'_>) -> Result<Watch, ApiError> {
     let selection = Selection::new(request, &target.resource)?;
     let timeout = request.number("timeoutSeconds").filter(|seconds| *seconds > 0);
     let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs).min(MAX_TIMEOUT);
-    let bookmark_interval =
-        request.is_true("allowWatchBookmarks").then_some(server.config.bookmark_interval);
     let now = Instant::now();
+    let next_bookmark =
+        request.is_true("allowWatchBookmarks").then(|| now + server.config.bookmark_interval);
     let requested = request.number("resourceVersion").unwrap_or_default();
     let mut state = server.state.lock();
     let latest = state.store.collection(&target.resource.key()).subscribe();
@@ -86,16 +85,15 @@ fn start(context: &RequestContext<'_>) -> Result<Watch, ApiError> {
         latest,
         watches_ended: server.watches_ended.subscribe(),
         deadline: now + timeout,
-        bookmark_interval,
-        next_bookmark: now + bookmark_interval.unwrap_or(timeout),
+        next_bookmark,
         has_ended: false,
     })
 }
 
 impl Watch {
-    /// If the watch requests initial events or has no resource version (or 0), starts it at the
-    /// current resource version, and queues the existing objects unless `sendInitialEvents` is
-    /// false. Requested initial events end with a bookmark if the watch allows bookmarks.
+    /// Starts the watch at the current resource version if it requests none (or 0), or requests
+    /// initial events. Then queues the existing objects, unless `sendInitialEvents` is false. A
+    /// bookmark ends the initial events if they were requested and the watch allows bookmarks.
     fn queue_initial_events(&mut self, request: &ApiRequest) {
         let sends_initial = request.is_true("sendInitialEvents");
         if !sends_initial && self.revision != 0 {
@@ -114,7 +112,7 @@ impl Watch {
                 }
             }
         }
-        if sends_initial && self.bookmark_interval.is_some() {
+        if sends_initial {
             self.queue_bookmark(true);
         }
     }
@@ -132,6 +130,7 @@ impl Watch {
             if self.has_ended {
                 return None;
             }
+            // A change after this line ends the wait, even if it is already queued.
             self.latest.mark_unchanged();
             self.queue_changes();
             if self.pending.is_empty() {
@@ -163,18 +162,15 @@ impl Watch {
 
     /// Waits for a change, the time of the next bookmark, or the end of the watch.
     async fn wait_for_change(&mut self) {
-        let bookmark = self.bookmark_interval.map(|_| self.next_bookmark);
         tokio::select! {
             _ = self.latest.changed() => {}
             _ = self.watches_ended.changed() => self.has_ended = true,
             () = tokio::time::sleep_until(self.deadline) => {
                 self.has_ended = true;
-                if bookmark.is_some() {
-                    self.queue_bookmark(false);
-                }
+                self.queue_bookmark(false);
             }
-            () = tokio::time::sleep_until(bookmark.unwrap_or(self.deadline)),
-                if bookmark.is_some() =>
+            () = tokio::time::sleep_until(self.next_bookmark.unwrap_or(self.deadline)),
+                if self.next_bookmark.is_some() =>
             {
                 self.queue_bookmark(false);
             }
@@ -203,8 +199,10 @@ impl Watch {
         self.pending.push_back(event_line(event_type, &rendered));
     }
 
+    /// Queues a bookmark, if the watch allows bookmarks.
     fn queue_bookmark(&mut self, ends_initial_events: bool) {
-        self.next_bookmark = Instant::now() + self.bookmark_interval.unwrap_or(DEFAULT_TIMEOUT);
+        let Some(next) = &mut self.next_bookmark else { return };
+        *next = Instant::now() + self.server.config.bookmark_interval;
         if self.server.state.lock().store.revision() < self.revision {
             // Like kube-apiserver, sends no bookmarks before the requested version is reached.
             return;

@@ -11,8 +11,16 @@ use super::message::{Message, Shape, Type};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DecodedObject {
     pub(crate) value: Value,
-    /// The unknown and duplicate fields: `unknown field "spec.minReplicaz"`.
-    pub(crate) problems: Vec<String>,
+    pub(crate) problems: Vec<FieldProblem>,
+}
+
+/// A field that validation reports, with its path: `unknown field "spec.minReplicaz"`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FieldProblem {
+    #[error("unknown field \"{0}\"")]
+    Unknown(String),
+    #[error("duplicate field \"{0}\"")]
+    Duplicate(String),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +54,7 @@ where
             let mut problems = progress.problems;
             if matches!(shape, Shape::CustomResource(_)) {
                 // As in kube-apiserver, unknown fields of custom resources come last.
-                problems.sort_by_key(|problem| !problem.starts_with("duplicate"));
+                problems.sort_by_key(|problem| matches!(problem, FieldProblem::Unknown(_)));
             }
             Ok(DecodedObject { value, problems })
         }
@@ -66,14 +74,14 @@ enum Step {
 #[derive(Default)]
 struct Progress {
     path: Vec<Step>,
-    problems: Vec<String>,
+    problems: Vec<FieldProblem>,
     /// The error for a value of the wrong type. Stored here, because `serde_json` adds a position
     /// to errors.
     type_error: Option<String>,
 }
 
 impl Progress {
-    fn report(&mut self, problem: &str) {
+    fn report(&mut self, problem: fn(String) -> FieldProblem) {
         let mut path = String::new();
         for step in &self.path {
             let separator = if path.is_empty() { "" } else { "." };
@@ -83,7 +91,7 @@ impl Progress {
                 Step::Index(index) => write!(path, "[{index}]"),
             };
         }
-        self.problems.push(format!("{problem} field \"{path}\""));
+        self.problems.push(problem(path));
     }
 
     fn set_type_error(&mut self, owner: &str, is_map_value: bool, actual: &str, expected: &str) {
@@ -226,12 +234,12 @@ impl<'de> Visitor<'de> for ValueDecoder<'_, '_> {
             progress.path.push(Step::Field(name.clone()));
             match shape.field(&name) {
                 None => {
-                    progress.report("unknown");
+                    progress.report(FieldProblem::Unknown);
                     map.next_value::<IgnoredAny>()?;
                 }
                 Some(shape) => {
                     if object.contains_key(&name) {
-                        progress.report("duplicate");
+                        progress.report(FieldProblem::Duplicate);
                     }
                     let decoder =
                         ValueDecoder { shape, owner, is_map_value, progress: &mut *progress };
@@ -255,6 +263,10 @@ mod tests {
         decode_json(text.as_bytes(), Shape::Message(message))
     }
 
+    fn texts(problems: &[FieldProblem]) -> Vec<String> {
+        problems.iter().map(ToString::to_string).collect()
+    }
+
     #[test]
     fn unknown_and_duplicate_fields_are_dropped_and_reported_in_order() {
         let text = r#"{"kind":"Deployment","spek":{},"spec":{"replicas":1,"template":{"spec":
@@ -267,29 +279,18 @@ mod tests {
             "unknown field \"spec.template.spec.volumes[0].emptyDir.x\"",
             "duplicate field \"spec.replicas\"",
         ];
-        assert_eq!(problems, expected);
+        assert_eq!(texts(&problems), expected);
         assert_eq!(value["spec"]["replicas"], 2);
         assert_eq!(value["spec"]["template"]["spec"]["containers"], json!([{ "name": "a" }, {}]));
     }
 
     #[test]
     fn type_errors_have_the_messages_of_go() {
+        let replicas = "DeploymentSpec.spec.replicas of type int32";
         for (text, given, field) in [
-            (
-                r#"{"spec":{"replicas":"two"}}"#,
-                "string",
-                "DeploymentSpec.spec.replicas of type int32",
-            ),
-            (
-                r#"{"spec":{"replicas":1.5}}"#,
-                "number 1.5",
-                "DeploymentSpec.spec.replicas of type int32",
-            ),
-            (
-                r#"{"spec":{"replicas":5000000000}}"#,
-                "number 5000000000",
-                "DeploymentSpec.spec.replicas of type int32",
-            ),
+            (r#"{"spec":{"replicas":"two"}}"#, "string", replicas),
+            (r#"{"spec":{"replicas":1.5}}"#, "number 1.5", replicas),
+            (r#"{"spec":{"replicas":5000000000}}"#, "number 5000000000", replicas),
             (r#"{"metadata":{"name":1}}"#, "number", "ObjectMeta.metadata.name of type string"),
             (
                 r#"{"metadata":{"labels":{"a":1}}}"#,
@@ -350,6 +351,6 @@ mod tests {
             "unknown field \"metadata.nam\"",
             "unknown field \"spec.d\"",
         ];
-        assert_eq!(decoded.problems, expected);
+        assert_eq!(texts(&decoded.problems), expected);
     }
 }

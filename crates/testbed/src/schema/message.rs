@@ -25,6 +25,7 @@ pub(super) struct Field {
     pub(super) omits_zero: bool,
 }
 
+/// The type of a field.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     String,
@@ -48,21 +49,15 @@ pub(crate) enum Type {
 
 static MESSAGES: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
     let mut messages = HashMap::new();
-    let mut current: Option<Message> = None;
+    let mut name = "";
     for line in DEFINITIONS.lines().filter(|line| !line.starts_with('#')) {
-        if line.starts_with(' ') {
-            let fields = current.as_mut().map(|message| &mut message.fields);
-            if let (Some(fields), Some(field)) = (fields, parse_field(line)) {
-                fields.push(field);
-            }
-            continue;
-        }
-        let next = Message { name: line, fields: Vec::new() };
-        if let Some(message) = current.replace(next) {
-            messages.insert(message.name, message);
+        if !line.starts_with(' ') {
+            name = line;
+            messages.insert(name, Message { name, fields: Vec::new() });
+        } else if let (Some(message), Some(field)) = (messages.get_mut(name), parse_field(line)) {
+            message.fields.push(field);
         }
     }
-    messages.extend(current.map(|message| (message.name, message)));
     messages
 });
 
@@ -296,11 +291,11 @@ mod tests {
 
     #[test]
     fn kinds_are_found_by_group_and_version() {
-        let target = |version| {
+        let has_metrics = |version| {
             let hpa = message_for_kind("autoscaling", version, "HorizontalPodAutoscaler").unwrap();
             hpa.field("spec").unwrap().kind.message().unwrap().field("metrics").is_some()
         };
-        assert_eq!((target("v1"), target("v2")), (false, true));
+        assert_eq!((has_metrics("v1"), has_metrics("v2")), (false, true));
         assert!(message_for_kind("networking.k8s.io", "v1", "Ingress").is_some());
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod openapi;
 mod protobuf;
 
 pub(crate) use self::{
-    decode::{DecodeError, DecodedObject, decode_json, decode_value},
+    decode::{DecodeError, DecodedObject, FieldProblem, decode_json, decode_value},
     message::{Shape, message_for_kind},
     protobuf::{decode_protobuf, is_protobuf},
 };

@@ -65,7 +65,7 @@ impl DocumentedKind<'_> {
     /// The schema in the CRD, extended by the fields that all objects have.
     fn custom_resource(&self, schema: &Value) -> Value {
         let mut schema = schema.clone();
-        let metadata =
+        let description =
             SCHEMAS.get(METADATA).map_or("", |schema| json_fields::str_at(schema, "/description"));
         for field in ["apiVersion", "kind"] {
             json_fields::set_default(
@@ -75,7 +75,7 @@ impl DocumentedKind<'_> {
             );
         }
         let metadata = json!({
-            "description": metadata, "allOf": [{ "$ref": format!("{PREFIX}{METADATA}") }],
+            "description": description, "allOf": [{ "$ref": format!("{PREFIX}{METADATA}") }],
         });
         json_fields::set(&mut schema, &["properties", "metadata"], metadata);
         json_fields::set(&mut schema, &[KINDS], json!([self.reference()]));

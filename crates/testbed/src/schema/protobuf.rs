@@ -55,7 +55,7 @@ fn decode_fields(
     encoded: &[u8],
     object: &mut Map<String, Value>,
 ) -> Result<(), InvalidMessage> {
-    for field in Fields::new(encoded) {
+    for field in Fields(encoded) {
         let (number, value) = field?;
         let known = message.fields.iter().find(|field| field.number == Some(number));
         if let Some(field) = known {
@@ -190,7 +190,7 @@ fn integer(value: WireValue<'_>) -> i64 {
 
 /// The value of an encoded field. Fixed-size values are bytes, because no message needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WireValue<'a> {
+enum WireValue<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
     /// The message doesn't have the field.
@@ -200,7 +200,7 @@ pub(super) enum WireValue<'a> {
 /// The values of the fields 1 to `N` of a message.
 fn leading_fields<const N: usize>(message: &[u8]) -> Result<[WireValue<'_>; N], InvalidMessage> {
     let mut values = [WireValue::Missing; N];
-    for field in Fields::new(message) {
+    for field in Fields(message) {
         let (number, value) = field?;
         let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
         if let Some(known) = index.and_then(|index| values.get_mut(index)) {
@@ -216,13 +216,9 @@ fn leading_fields<const N: usize>(message: &[u8]) -> Result<[WireValue<'_>; N], 
 pub(crate) struct InvalidMessage;
 
 /// Iterates over numbers and values of the fields in an encoded message.
-pub(super) struct Fields<'a>(&'a [u8]);
+struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(message: &'a [u8]) -> Self {
-        Self(message)
-    }
-
     fn read_field(&mut self) -> Option<(u64, WireValue<'a>)> {
         let key = self.varint()?;
         let value = match key & 7 {
@@ -281,7 +277,7 @@ mod tests {
     fn fields_are_read_in_order() {
         // Field 3 has a fixed size of eight bytes.
         let message = [8, 0xac, 2, 0x12, 2, b'h', b'i', 0x19, 1, 2, 3, 4, 5, 6, 7, 8];
-        let fields: Vec<_> = Fields::new(&message).map(Result::unwrap).collect();
+        let fields: Vec<_> = Fields(&message).map(Result::unwrap).collect();
         let expected = [
             (1, WireValue::Varint(300)),
             (2, WireValue::Bytes(b"hi")),
@@ -293,7 +289,7 @@ mod tests {
     #[test]
     fn truncated_message_is_an_error() {
         for message in [&[8_u8, 0x80][..], &[0x12, 5, b'h'], &[0x0b], &[0x80; 11]] {
-            let fields: Vec<_> = Fields::new(message).collect();
+            let fields: Vec<_> = Fields(message).collect();
             assert_eq!(fields, [Err(InvalidMessage)], "{message:?}");
         }
     }

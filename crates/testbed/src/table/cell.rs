@@ -29,8 +29,8 @@ pub(super) fn since(then: &str, now: Timestamp) -> String {
 /// Formats seconds in one or two units, like `HumanDuration` in apimachinery.
 fn short_duration(seconds: i64) -> String {
     match seconds {
-        i64::MIN..-1 => "<invalid>".to_owned(),
-        -1..0 => "0s".to_owned(),
+        ..-1 => "<invalid>".to_owned(),
+        -1 => "0s".to_owned(),
         _ if seconds < 2 * MINUTE => format!("{seconds}s"),
         _ if seconds < 10 * MINUTE => two_units(seconds, (MINUTE, "m"), (1, "s")),
         _ if seconds < 3 * HOUR => format!("{}m", seconds / MINUTE),

@@ -1,8 +1,8 @@
 //! Builds `Table` responses for `kubectl get`.
 
 mod autoscaler;
+mod builtin;
 mod cell;
-mod workload;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -113,15 +113,15 @@ impl TablePrinter {
 fn built_in_table(group: &str, plural: &str) -> (&'static str, CellsFn) {
     match (group, plural) {
         ("autoscaling", "horizontalpodautoscalers") => (autoscaler::COLUMNS, autoscaler::cells),
-        ("apps", "deployments") => (workload::DEPLOYMENT_COLUMNS, workload::deployment_cells),
-        ("apps", "statefulsets") => (workload::STATEFUL_SET_COLUMNS, workload::stateful_set_cells),
+        ("apps", "deployments") => (builtin::DEPLOYMENT_COLUMNS, builtin::deployment_cells),
+        ("apps", "statefulsets") => (builtin::STATEFUL_SET_COLUMNS, builtin::stateful_set_cells),
         ("apps", "replicasets") | ("", "replicationcontrollers") => {
-            (workload::REPLICA_SET_COLUMNS, workload::replica_set_cells)
+            (builtin::REPLICA_SET_COLUMNS, builtin::replica_set_cells)
         }
-        ("", "pods") => (workload::POD_COLUMNS, workload::pod_cells),
-        ("", "namespaces") => (workload::NAMESPACE_COLUMNS, workload::namespace_cells),
-        ("", "configmaps") => (workload::CONFIG_MAP_COLUMNS, workload::config_map_cells),
-        ("", "events") => (workload::EVENT_COLUMNS, workload::event_cells),
+        ("", "pods") => (builtin::POD_COLUMNS, builtin::pod_cells),
+        ("", "namespaces") => (builtin::NAMESPACE_COLUMNS, builtin::namespace_cells),
+        ("", "configmaps") => (builtin::CONFIG_MAP_COLUMNS, builtin::config_map_cells),
+        ("", "events") => (builtin::EVENT_COLUMNS, builtin::event_cells),
         _ => (DEFAULT_COLUMNS, |object, now| vec![name(object), age(object, now)]),
     }
 }

@@ -70,7 +70,7 @@
 //! - Pods without an owner don't change, and no controller adopts them.
 //! - A pod that a client deletes is gone at once. Only pods that a simulated controller deletes
 //!   terminate gracefully.
-//! - Nodes have no capacity and there is no preemption. `maxPods` is the only limit.
+//! - Nodes have no capacity and there is no preemption. Only `maxPods` limits the scheduled pods.
 //! - A workload gets at most [`MAX_PODS`](hpa_simulate::MAX_PODS) pods, even if it has more
 //!   replicas.
 
@@ -79,7 +79,7 @@ mod simulation;
 
 pub use hpa_simulate::workload::{
     load, model,
-    model::{Observation, QueueObservation, Totals, WorkloadId, WorkloadObservation},
+    model::{Backlog, Observation, QueueObservation, Totals, WorkloadId, WorkloadObservation},
     profile, scenario, seconds, series,
 };
 

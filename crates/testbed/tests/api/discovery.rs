@@ -70,7 +70,13 @@ async fn accept_header_selects_aggregated_discovery() {
 
 #[tokio::test]
 async fn unknown_paths_are_not_found() {
-    for path in ["/apis/none", "/apis/none/v1", "/apis/metrics.k8s.io/v1beta1", "/nothing"] {
+    for path in [
+        "/apis/none",
+        "/apis/none/v1",
+        "/apis/metrics.k8s.io/v1beta1",
+        "/nothing",
+        "/openapi/v3/apis/none/v1",
+    ] {
         assert_eq!(get(&Testbed::default(), path).await.0, 404, "{path}");
     }
 }

@@ -17,7 +17,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::{
-    DEPLOYMENTS, PODS, at, autoscaler, code, deployment, faulty, get, names, patch, pod, put,
+    AUTOSCALERS, DEPLOYMENTS, PODS, at, autoscaler, code, deployment, faulty, get, names, patch,
+    pod, post, put, send,
 };
 
 fn faulty_with(matching: Match, effect: Effect) -> (Faults, Testbed) {
@@ -43,15 +44,7 @@ fn exists(testbed: &Testbed, name: &str) -> bool {
 #[case(Effect::InternalError, 500, "InternalError", None)]
 #[case(Effect::ServiceUnavailable, 503, "ServiceUnavailable", None)]
 #[case(Effect::Timeout, 504, "Timeout", None)]
-#[case(
-    Effect::Status {
-        code: 409,
-        reason: "AlreadyExists".into(),
-        message: "there".into(),
-        retry_after_seconds: None,
-    },
-    409, "AlreadyExists", None
-)]
+#[case(Effect::status(409, "AlreadyExists", "there"), 409, "AlreadyExists", None)]
 #[tokio::test]
 async fn error_responses_apply_nothing(
     #[case] effect: Effect,
@@ -163,7 +156,7 @@ async fn stalled_requests_are_bounded_and_cancellable() {
 }
 
 async fn create_numbered(testbed: &Testbed, index: usize) -> u16 {
-    crate::support::post(testbed, PODS, &pod(&format!("pod-{index}"), json!({}))).await.0
+    post(testbed, PODS, &pod(&format!("pod-{index}"), json!({}))).await.0
 }
 
 #[rstest]
@@ -196,7 +189,7 @@ async fn field_of_one_object_in_a_list_can_be_changed() {
     for name in ["a", "b"] {
         testbed.apply(autoscaler(name)).unwrap();
     }
-    let (_, list) = get(&testbed, crate::support::AUTOSCALERS).await;
+    let (_, list) = get(&testbed, AUTOSCALERS).await;
     let max_replicas =
         |index: usize| at(&list, &format!("/items/{index}/spec/maxReplicas")).clone();
     assert_eq!((max_replicas(0), max_replicas(1)), (json!(5), json!("ten")));
@@ -268,7 +261,7 @@ async fn missing_group_is_hidden_from_discovery() {
         let legacy = testbed.client().list_api_groups().await.unwrap();
         let legacy: Vec<String> = legacy.groups.into_iter().map(|group| group.name).collect();
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        let (_, list) = crate::support::send(&testbed, "GET", "/apis", accept, &Value::Null).await;
+        let (_, list) = send(&testbed, "GET", "/apis", accept, &Value::Null).await;
         let aggregated: Vec<String> = names(&list).into_iter().map(str::to_owned).collect();
         assert_eq!(legacy, aggregated);
         legacy
@@ -284,7 +277,7 @@ async fn missing_group_is_hidden_from_discovery() {
         !paths.contains_key("apis/apps/v1") && paths.contains_key("apis/autoscaling/v2"),
         "{index}"
     );
-    assert_eq!(get(&testbed, crate::support::AUTOSCALERS).await.0, 200);
+    assert_eq!(get(&testbed, AUTOSCALERS).await.0, 200);
     // Four requests for the group, and three lists of groups. The fault affects no others.
     assert_eq!(faults.total_hits(), 7);
     faults.clear();

@@ -44,12 +44,7 @@ fn all_fields_are_deserialized() {
 #[case(json!("timeout"), Effect::Timeout)]
 #[case(
     json!({ "status": { "code": 409, "reason": "AlreadyExists" } }),
-    Effect::Status {
-        code: 409,
-        reason: "AlreadyExists".into(),
-        message: String::new(),
-        retry_after_seconds: None,
-    }
+    Effect::status(409, "AlreadyExists", "")
 )]
 #[case(json!({ "html": { "code": 502 } }), Effect::Html { code: 502 })]
 #[case(json!({ "disconnect": {} }), Effect::Disconnect { applied: false })]

@@ -144,14 +144,13 @@ async fn fault_affects_only_the_matching_client() {
     [true, false, false]
 )]
 #[tokio::test]
-async fn request_properties_are_matched(#[case] matching: Match, #[case] expected: [bool; 3]) {
+async fn request_properties_are_matched(
+    #[case] matching: Match,
+    // For a PUT of a Deployment's scale, a GET of the Deployment, and a list of pods.
+    #[case] expected: [bool; 3],
+) {
     let faults = Faults::new(0);
-    faults.add(Fault::on(matching).effect(Effect::Status {
-        code: 418,
-        reason: String::new(),
-        message: String::new(),
-        retry_after_seconds: None,
-    }));
+    faults.add(Fault::on(matching).effect(Effect::status(418, "", "")));
     let testbed = faulty(&faults);
     testbed.apply(deployment("web")).unwrap();
     let path = format!("{DEPLOYMENTS}/web");

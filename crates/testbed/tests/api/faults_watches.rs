@@ -13,7 +13,7 @@ use kube::{
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::{PODS, Watch, faulty, pod};
+use crate::support::{Watch, faulty, pod};
 
 fn with_pods(faults: &Faults, count: usize) -> Testbed {
     let testbed = faulty(faults);
@@ -54,7 +54,7 @@ async fn watch_ends_in_the_middle_of_an_event() {
     let faults = Faults::new(0);
     faults.add(Fault::on(watches()).effect(Effect::TruncatedEvent { after: 1 }));
     let testbed = with_pods(&faults, 3);
-    let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
+    let mut lines = Watch::pods(&testbed, "").await;
     assert_eq!(lines.event().await.1, "a");
     let text = lines.text().await.unwrap();
     assert!(
@@ -77,7 +77,7 @@ async fn silent_watch_stays_open_without_events() {
     assert_eq!(faults.elapsed(), Duration::from_secs(60));
     // A removed fault doesn't affect a new watch.
     assert!(faults.remove(id));
-    let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
+    let mut lines = Watch::pods(&testbed, "").await;
     for name in ["a", "b", "c"] {
         assert_eq!(lines.event().await.1, name);
     }
@@ -91,7 +91,7 @@ async fn silent_watch_ends_with_its_fault_or_all_watches(#[case] remove: bool) {
     let faults = Faults::new(0);
     faults.add(Fault::on(watches()).effect(Effect::SilentWatch { after: 0 }));
     let testbed = with_pods(&faults, 1);
-    let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
+    let mut lines = Watch::pods(&testbed, "").await;
     let mut next = Box::pin(lines.next());
     assert!(futures::poll!(next.as_mut()).is_pending());
     if remove {
@@ -111,7 +111,7 @@ async fn fault_affects_watches_that_started_before_it(#[case] effect: Effect) {
     let (from, until) = (Duration::from_secs(10), Duration::from_secs(20));
     faults.add(Fault::on(watches()).from(from).until(until).effect(effect.clone()));
     let testbed = with_pods(&faults, 2);
-    let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
+    let mut lines = Watch::pods(&testbed, "").await;
     for name in ["a", "b"] {
         assert_eq!(lines.event().await.1, name);
     }
@@ -131,7 +131,7 @@ async fn watch_survives_a_fault_that_ends_before_enough_events() {
     let until = Duration::from_secs(20);
     faults.add(Fault::on(watches()).until(until).effect(Effect::DropWatch { after: 1 }));
     let testbed = with_pods(&faults, 0);
-    let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
+    let mut lines = Watch::pods(&testbed, "").await;
     tokio::time::advance(until).await;
     for name in ["a", "b"] {
         testbed.apply(pod(name, json!({}))).unwrap();
@@ -146,7 +146,7 @@ async fn quiet_watch_ends_when_the_fault_starts() {
         Fault::on(watches()).from(Duration::from_secs(10)).effect(Effect::DropWatch { after: 0 }),
     );
     let testbed = with_pods(&faults, 0);
-    assert_eq!(Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await.next().await, None);
+    assert_eq!(Watch::pods(&testbed, "").await.next().await, None);
     assert_eq!(faults.elapsed(), Duration::from_secs(10));
 }
 

@@ -38,21 +38,13 @@ async fn interceptor_returns_a_status() {
     assert_eq!(get(&testbed, PODS).await.0, 200);
 }
 
-#[tokio::test(start_paused = true)]
-async fn interceptor_delays_a_request() {
-    let testbed = testbed(|_| Effect::Slow { by: Duration::from_secs(5) }.into());
-    let start = tokio::time::Instant::now();
-    get(&testbed, PODS).await;
-    assert_eq!(start.elapsed(), Duration::from_secs(5));
-}
-
 #[tokio::test]
 async fn interceptor_ends_a_watch() {
     let testbed = testbed(|_| Effect::DropWatch { after: 2 }.into());
     for name in ["a", "b", "c"] {
         testbed.apply(pod(name, json!({}))).unwrap();
     }
-    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
+    let mut watch = Watch::pods(&testbed, "").await;
     for name in ["a", "b"] {
         assert_eq!(watch.event().await.1, name);
     }

@@ -50,17 +50,34 @@ async fn invalid_list_parameter_is_rejected(#[case] query: &str, #[case] text: &
     assert!(at(&status, "/message").as_str().unwrap().contains(text), "{status}");
 }
 
+#[rstest]
+#[case::services("/api/v1/services", "field label not supported: status.replicas")]
+#[case::replica_sets("/apis/apps/v1/replicasets", "is not a known field selector")]
 #[tokio::test]
-async fn events_are_selected_by_involved_object() {
+async fn error_about_a_field_depends_on_the_resource(#[case] path: &str, #[case] text: &str) {
+    let path = format!("{path}?fieldSelector=status.replicas%3D1");
+    let (code, status) = get(&Testbed::default(), &path).await;
+    assert_eq!(code, 400);
+    assert!(at(&status, "/message").as_str().unwrap().contains(text), "{status}");
+}
+
+#[rstest]
+#[case::involved_object("involvedObject.name%3Da,involvedObject.kind%3DPod")]
+#[case::source("source%3Da")]
+#[tokio::test]
+async fn events_are_selected_by_their_fields(#[case] selector: &str) {
     let testbed = Testbed::default();
     for name in ["a", "b"] {
         let about = json!({ "kind": "Pod", "name": name, "uid": name });
         let metadata = json!({ "generateName": "e" });
-        let event = json!({ "metadata": metadata, "involvedObject": about, "message": name });
+        let event = json!({
+            "metadata": metadata, "involvedObject": about, "message": name,
+            "source": { "component": name },
+        });
         post(&testbed, "/api/v1/namespaces/default/events", &event).await;
     }
-    let query = "fieldSelector=involvedObject.name%3Da,involvedObject.kind%3DPod";
-    let (_, list) = get(&testbed, &format!("/api/v1/namespaces/default/events?{query}")).await;
+    let path = format!("/api/v1/namespaces/default/events?fieldSelector={selector}");
+    let (_, list) = get(&testbed, &path).await;
     assert_eq!((names(&list).len(), at(&list, "/items/0/message")), (1, &json!("a")));
 }
 

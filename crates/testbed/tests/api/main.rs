@@ -5,7 +5,6 @@
 
 mod autoscalers;
 mod discovery;
-mod faults_http;
 mod faults_responses;
 mod faults_serialized;
 mod faults_triggers;

@@ -1,15 +1,16 @@
+use ::http::Request;
+use axum::body::Body;
 use hpa_testbed::Testbed;
 use rstest::rstest;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use crate::support::{
-    AUTOSCALERS, DEPLOYMENTS, PODS, at, autoscaler, crd, delete, deployment, get, patch, pod, post,
-    put, queue,
+    AUTOSCALERS, DEPLOYMENTS, PODS, at, autoscaler, crd, delete, deployment, get, names, patch,
+    pod, post, put, queue, send,
 };
 
-fn web_path() -> String {
-    format!("{DEPLOYMENTS}/web")
-}
+const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web";
 
 async fn with_web() -> (Testbed, Value) {
     let testbed = Testbed::default();
@@ -27,7 +28,7 @@ async fn create_sets_server_managed_fields() {
     let version: u64 = at(&object, "/metadata/resourceVersion").as_str().unwrap().parse().unwrap();
     assert_eq!(version, testbed.resource_version());
     assert!(at(&object, "/metadata/creationTimestamp").as_str().unwrap().ends_with('Z'));
-    assert_eq!(get(&testbed, &web_path()).await, (200, object));
+    assert_eq!(get(&testbed, WEB).await, (200, object));
 }
 
 #[tokio::test]
@@ -88,7 +89,7 @@ async fn generate_name_gets_a_suffix() {
      no kind \"Deployment\" is registered for version \"apps/v2\"")]
 #[case::other_name(
     "PUT",
-    "/apis/apps/v1/namespaces/default/deployments/web",
+    WEB,
     deployment("n"),
     400,
     "BadRequest",
@@ -109,8 +110,7 @@ async fn invalid_request_is_rejected(
 ) {
     let (testbed, _) = with_web().await;
     let before = testbed.resource_version();
-    let (actual_code, status) =
-        crate::support::send(&testbed, method, path, "application/json", &body).await;
+    let (actual_code, status) = send(&testbed, method, path, "application/json", &body).await;
     assert_eq!((actual_code, at(&status, "/message")), (code, &json!(message)));
     let actual_reason = at(&status, "/reason").as_str().unwrap_or_default();
     assert_eq!((actual_reason, at(&status, "/code")), (reason, &json!(code)));
@@ -121,15 +121,47 @@ async fn invalid_request_is_rejected(
     assert_eq!(testbed.resource_version(), before);
 }
 
+#[rstest]
+#[case::create("POST", DEPLOYMENTS, "application/json", deployment("db"))]
+#[case::replace("PUT", WEB, "application/json", deployment("web"))]
+#[case::patch("PATCH", WEB, "application/merge-patch+json", json!({ "spec": { "replicas": 5 } }))]
+#[case::apply(
+    "PATCH",
+    "/apis/apps/v1/namespaces/default/deployments/db?fieldManager=test",
+    "application/apply-patch+yaml",
+    deployment("db")
+)]
+#[case::delete("DELETE", WEB, "application/json", json!({}))]
+#[case::delete_collection("DELETE", DEPLOYMENTS, "application/json", json!({}))]
+#[tokio::test]
+async fn write_with_an_unacceptable_response_format_changes_nothing(
+    #[case] method: &str,
+    #[case] path: &str,
+    #[case] media_type: &str,
+    #[case] body: Value,
+) {
+    let (testbed, _) = with_web().await;
+    let before = testbed.resource_version();
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("accept", "application/yaml")
+        .header("content-type", media_type)
+        .body(Body::from(body.to_string()))
+        .unwrap();
+    let response = testbed.service().oneshot(request).await.unwrap();
+    assert_eq!((response.status().as_u16(), testbed.resource_version()), (406, before));
+}
+
 #[tokio::test]
 async fn put_of_an_old_resource_version_conflicts() {
     let (testbed, object) = with_web().await;
     let mut changed = object.clone();
     changed["spec"]["replicas"] = json!(5);
-    let (code, stored) = put(&testbed, &web_path(), &changed).await;
+    let (code, stored) = put(&testbed, WEB, &changed).await;
     assert_eq!((code, at(&stored, "/metadata/generation")), (200, &json!(2)));
     changed["spec"]["replicas"] = json!(6);
-    let (code, status) = put(&testbed, &web_path(), &changed).await;
+    let (code, status) = put(&testbed, WEB, &changed).await;
     assert_eq!((code, at(&status, "/reason")), (409, &json!("Conflict")));
     let text = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been \
         modified; please apply your changes to the latest version and try again";
@@ -145,18 +177,18 @@ async fn uid_is_a_precondition_of_put() {
     let (testbed, object) = with_web().await;
     let mut other = object.clone();
     other["metadata"]["uid"] = json!("x");
-    assert_eq!(put(&testbed, &web_path(), &other).await.0, 409);
+    assert_eq!(put(&testbed, WEB, &other).await.0, 409);
     let change = json!({ "metadata": { "uid": "x" } });
-    let (code, status) = patch(&testbed, &web_path(), "merge-patch+json", &change).await;
+    let (code, status) = patch(&testbed, WEB, "merge-patch+json", &change).await;
     assert_eq!((code, at(&status, "/details/causes/0/field")), (422, &json!("metadata.uid")));
     let options = json!({ "preconditions": { "uid": "x" } });
-    assert_eq!(delete(&testbed, &web_path(), &options).await.0, 409);
+    assert_eq!(delete(&testbed, WEB, &options).await.0, 409);
 }
 
 #[tokio::test]
 async fn put_without_changes_keeps_the_resource_version() {
     let (testbed, object) = with_web().await;
-    assert_eq!(put(&testbed, &web_path(), &object).await, (200, object));
+    assert_eq!(put(&testbed, WEB, &object).await, (200, object));
 }
 
 #[tokio::test]
@@ -166,7 +198,7 @@ async fn status_and_spec_are_written_separately() {
     both["status"] = json!({ "replicas": 2 });
     both["spec"]["replicas"] = json!(9);
     both["metadata"]["labels"]["x"] = json!("y");
-    let (_, stored) = put(&testbed, &format!("{}/status", web_path()), &both).await;
+    let (_, stored) = put(&testbed, &format!("{WEB}/status"), &both).await;
     assert_eq!(
         (at(&stored, "/status/replicas"), at(&stored, "/spec/replicas")),
         (&json!(2), &json!(2))
@@ -176,7 +208,7 @@ async fn status_and_spec_are_written_separately() {
         (&json!(1), &Value::Null)
     );
     let change = json!({ "status": { "replicas": 7 }, "spec": { "replicas": 3 } });
-    let (_, stored) = patch(&testbed, &web_path(), "merge-patch+json", &change).await;
+    let (_, stored) = patch(&testbed, WEB, "merge-patch+json", &change).await;
     assert_eq!(
         (at(&stored, "/status/replicas"), at(&stored, "/spec/replicas")),
         (&json!(2), &json!(3))
@@ -199,12 +231,12 @@ async fn object_with_finalizers_is_only_marked_as_deleted() {
     let mut object = deployment("web");
     object["metadata"]["finalizers"] = json!(["example.com/wait"]);
     post(&testbed, DEPLOYMENTS, &object).await;
-    let (code, marked) = delete(&testbed, &web_path(), &Value::Null).await;
+    let (code, marked) = delete(&testbed, WEB, &Value::Null).await;
     assert_eq!((code, at(&marked, "/kind")), (200, &json!("Deployment")));
     assert!(at(&marked, "/metadata/deletionTimestamp").is_string());
     let change = json!({ "metadata": { "finalizers": null } });
-    assert_eq!(patch(&testbed, &web_path(), "merge-patch+json", &change).await.0, 200);
-    assert_eq!(get(&testbed, &web_path()).await.0, 404);
+    assert_eq!(patch(&testbed, WEB, "merge-patch+json", &change).await.0, 200);
+    assert_eq!(get(&testbed, WEB).await.0, 404);
 }
 
 /// Marks an object as deleted, then removes its finalizers. Meanwhile, `contained` exists.
@@ -249,10 +281,10 @@ async fn finalized_crd_is_removed_with_its_resource() {
 #[tokio::test]
 async fn delete_returns_a_status() {
     let (testbed, object) = with_web().await;
-    let (code, status) = delete(&testbed, &web_path(), &Value::Null).await;
+    let (code, status) = delete(&testbed, WEB, &Value::Null).await;
     assert_eq!((code, at(&status, "/status")), (200, &json!("Success")));
     assert_eq!(at(&status, "/details/uid"), at(&object, "/metadata/uid"));
-    assert_eq!(delete(&testbed, &web_path(), &Value::Null).await.0, 404);
+    assert_eq!(delete(&testbed, WEB, &Value::Null).await.0, 404);
 }
 
 #[tokio::test]
@@ -261,10 +293,12 @@ async fn deletecollection_deletes_matching_objects() {
     for (name, app) in [("a", "web"), ("b", "web"), ("c", "db")] {
         post(&testbed, PODS, &pod(name, json!({ "app": app }))).await;
     }
-    let (code, list) =
-        delete(&testbed, &format!("{PODS}?labelSelector=app%3Dweb"), &Value::Null).await;
-    assert_eq!((code, crate::support::names(&list)), (200, vec!["a", "b"]));
-    assert_eq!(testbed.list("v1", "Pod").len(), 1);
+    for (dry_run, remaining) in [("&dryRun=All", 3), ("", 1)] {
+        let path = format!("{PODS}?labelSelector=app%3Dweb{dry_run}");
+        let (code, list) = delete(&testbed, &path, &Value::Null).await;
+        assert_eq!((code, names(&list)), (200, vec!["a", "b"]));
+        assert_eq!(testbed.list("v1", "Pod").len(), remaining);
+    }
 }
 
 #[tokio::test]
@@ -283,5 +317,5 @@ async fn deleting_a_namespace_deletes_its_objects() {
 async fn dry_run_stores_nothing() {
     let testbed = Testbed::default();
     let (code, _) = post(&testbed, &format!("{DEPLOYMENTS}?dryRun=All"), &deployment("web")).await;
-    assert_eq!((code, get(&testbed, &web_path()).await.0), (201, 404));
+    assert_eq!((code, get(&testbed, WEB).await.0), (201, 404));
 }

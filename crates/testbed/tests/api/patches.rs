@@ -98,19 +98,15 @@ async fn invalid_patch_is_rejected(
 async fn conditions_are_merged_by_type() {
     let (testbed, path) = with_web().await;
     let path = format!("{path}/status");
-    let conditions =
-        |status: &str| json!({ "status": { "conditions": [{ "type": "A", "status": status }] } });
-    patch(
-        &testbed,
-        &path,
-        STRATEGIC,
-        &json!({ "status": { "conditions": [{ "type": "B", "status": "x" }] } }),
-    )
-    .await;
-    patch(&testbed, &path, STRATEGIC, &conditions("True")).await;
-    let (_, object) = patch(&testbed, &path, STRATEGIC, &conditions("False")).await;
+    let change = |name: &str, status: &str| {
+        let condition = json!({ "type": name, "status": status });
+        json!({ "status": { "conditions": [condition] } })
+    };
+    patch(&testbed, &path, STRATEGIC, &change("B", "True")).await;
+    patch(&testbed, &path, STRATEGIC, &change("A", "True")).await;
+    let (_, object) = patch(&testbed, &path, STRATEGIC, &change("A", "False")).await;
     // The new condition comes first.
-    let expected = json!([{ "type": "A", "status": "False" }, { "type": "B", "status": "x" }]);
+    let expected = json!([{ "type": "A", "status": "False" }, { "type": "B", "status": "True" }]);
     assert_eq!(at(&object, "/status/conditions"), &expected);
 }
 

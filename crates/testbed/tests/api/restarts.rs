@@ -3,7 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use futures::StreamExt;
-use hpa_testbed::{Config, Effect, Fault, Faults, Match, Restart, Testbed};
+use hpa_testbed::{Config, Effect, Fault, Faults, Match, Restart, Snapshot, Testbed};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -24,46 +24,34 @@ fn names(testbed: &Testbed) -> Vec<String> {
         .collect()
 }
 
-/// A server with the pods a and b, and an older state with only a.
-fn with_older_state() -> (Testbed, Restart) {
+/// A server with the pods a and b, and a snapshot with only a.
+fn with_older_state() -> (Testbed, Snapshot) {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
     let snapshot = testbed.snapshot();
     testbed.apply(pod("b", json!({}))).unwrap();
-    (testbed, Restart::Older(snapshot))
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
-    Same,
-    Older,
-    Fresh,
+    (testbed, snapshot)
 }
 
 #[rstest]
-#[case(State::Same, &["a", "b"])]
-#[case(State::Older, &["a"])]
-#[case(State::Fresh, &[])]
+#[case::same(|_: Snapshot| Restart::Same, &["a", "b"])]
+#[case::older(Restart::Older, &["a"])]
+#[case::fresh(|_: Snapshot| Restart::Fresh, &[])]
 #[tokio::test]
 async fn server_has_the_given_state_after_a_restart(
-    #[case] state: State,
+    #[case] restart: fn(Snapshot) -> Restart,
     #[case] expected: &[&str],
 ) {
     let (testbed, older) = with_older_state();
-    let restart = match state {
-        State::Same => Restart::Same,
-        State::Older => older,
-        State::Fresh => Restart::Fresh,
-    };
+    let restart = restart(older);
+    let is_same = matches!(restart, Restart::Same);
     let before = testbed.resource_version();
-    let mut watch =
-        Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={before}"), "").await;
+    let mut watch = Watch::pods(&testbed, &format!("&resourceVersion={before}")).await;
     testbed.restart(restart, Duration::ZERO);
     assert_eq!(watch.next().await, None);
     assert_eq!(names(&testbed), expected);
     let (code, _) = get(&testbed, "/api/v1/namespaces/kube-system").await;
     assert_eq!(code, 200);
-    let is_same = state == State::Same;
     assert_eq!(testbed.resource_version() > before, !is_same);
     // With the same state, a watch can resume from the last resource version, but not from an
     // earlier one.
@@ -87,8 +75,7 @@ async fn restart_also_compacts_resources_without_objects() {
     let testbed = Testbed::default();
     let before = testbed.resource_version();
     testbed.restart(Restart::Fresh, Duration::ZERO);
-    let mut watch =
-        Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={before}"), "").await;
+    let mut watch = Watch::pods(&testbed, &format!("&resourceVersion={before}")).await;
     assert_eq!(at(&watch.next().await.unwrap(), "/object/code"), 410);
 }
 
@@ -102,7 +89,7 @@ async fn informer_follows_a_restored_state() {
     while reader.len() < 2 {
         cached.next().await.unwrap();
     }
-    testbed.restart(older, Duration::ZERO);
+    testbed.restart(Restart::Older(older), Duration::ZERO);
     while reader.len() != 1 {
         cached.next().await.unwrap();
     }
@@ -137,7 +124,7 @@ async fn is_down(testbed: &Testbed) -> bool {
 #[tokio::test(start_paused = true)]
 async fn server_is_down_for_the_given_time() {
     let (testbed, older) = with_older_state();
-    testbed.restart(older, Duration::from_secs(5));
+    testbed.restart(Restart::Older(older), Duration::from_secs(5));
     assert!(is_down(&testbed).await);
     tokio::time::advance(Duration::from_millis(4999)).await;
     assert!(is_down(&testbed).await);
@@ -197,8 +184,7 @@ async fn rewound_server_hides_changes_from_old_watches() {
     testbed.restart(Restart::Rewound(snapshot), Duration::ZERO);
     assert_eq!(testbed.resource_version(), snapshot_version);
     assert_eq!(names(&testbed), ["a"]);
-    let path = format!("{PODS}?watch=1&resourceVersion={seen}");
-    let mut watch = Watch::new(&testbed, &path, "").await;
+    let mut watch = Watch::pods(&testbed, &format!("&resourceVersion={seen}")).await;
     for name in ["d", "e", "f"] {
         testbed.apply(pod(name, json!({}))).unwrap();
     }

@@ -114,6 +114,11 @@ impl Watch {
         Self { lines: response.into_body().into_data_stream() }
     }
 
+    /// Watches pods. `parameters` follow `watch=1` in the URL.
+    pub(crate) async fn pods(testbed: &Testbed, parameters: &str) -> Self {
+        Self::new(testbed, &format!("{PODS}?watch=1{parameters}"), "").await
+    }
+
     pub(crate) async fn next(&mut self) -> Option<Value> {
         self.text().await.map(|line| serde_json::from_str(&line).unwrap())
     }

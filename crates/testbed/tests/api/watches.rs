@@ -10,7 +10,7 @@ use kube::{
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{PODS, Watch, at, get, patch, pod, post};
+use crate::support::{PODS, TABLE, Watch, at, get, patch, pod, post};
 
 fn event(kind: &str, name: &str) -> (String, String) {
     (kind.to_owned(), name.to_owned())
@@ -27,8 +27,7 @@ async fn watch_resumes_from_a_resource_version() {
     testbed.apply(pod("a", json!({}))).unwrap();
     let version = testbed.resource_version();
     testbed.apply(pod("b", json!({}))).unwrap();
-    let mut watch =
-        Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={version}"), "").await;
+    let mut watch = Watch::pods(&testbed, &format!("&resourceVersion={version}")).await;
     assert_eq!(watch.event().await, event("ADDED", "b"));
     label(&testbed, "b", "x").await;
     assert_eq!(watch.event().await, event("MODIFIED", "b"));
@@ -45,7 +44,7 @@ async fn watch_resumes_from_a_resource_version() {
 async fn watch_without_resource_version_starts_with_existing_objects() {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
-    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
+    let mut watch = Watch::pods(&testbed, "").await;
     assert_eq!(watch.event().await, event("ADDED", "a"));
 }
 
@@ -53,8 +52,7 @@ async fn watch_without_resource_version_starts_with_existing_objects() {
 async fn watch_with_a_huge_timeout_is_served() {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
-    let path = format!("{PODS}?watch=1&timeoutSeconds={}", u64::MAX);
-    let mut watch = Watch::new(&testbed, &path, "").await;
+    let mut watch = Watch::pods(&testbed, &format!("&timeoutSeconds={}", u64::MAX)).await;
     assert_eq!(watch.event().await, event("ADDED", "a"));
 }
 
@@ -63,8 +61,8 @@ async fn object_that_stops_matching_is_reported_as_deleted() {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({ "app": "db" }))).unwrap();
     let version = testbed.resource_version();
-    let path = format!("{PODS}?watch=1&labelSelector=app%3Dweb&resourceVersion={version}");
-    let mut watch = Watch::new(&testbed, &path, "").await;
+    let parameters = format!("&labelSelector=app%3Dweb&resourceVersion={version}");
+    let mut watch = Watch::pods(&testbed, &parameters).await;
     for app in ["web", "db", "x", "web"] {
         label(&testbed, "a", app).await;
     }
@@ -77,9 +75,9 @@ async fn object_that_stops_matching_is_reported_as_deleted() {
 async fn initial_events_end_with_a_bookmark() {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
-    let query =
-        "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
-    let mut watch = Watch::new(&testbed, &format!("{PODS}?{query}"), "").await;
+    let parameters =
+        "&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
+    let mut watch = Watch::pods(&testbed, parameters).await;
     assert_eq!(watch.event().await, event("ADDED", "a"));
     let bookmark = watch.next().await.unwrap();
     assert_eq!(at(&bookmark, "/type"), "BOOKMARK");
@@ -94,9 +92,9 @@ async fn bookmarks_are_sent_periodically_and_at_the_timeout() {
     let testbed =
         Testbed::new(Config { bookmark_interval: Duration::from_secs(7), ..Config::default() });
     let version = testbed.resource_version();
-    let query =
-        format!("watch=1&allowWatchBookmarks=true&timeoutSeconds=10&resourceVersion={version}");
-    let mut watch = Watch::new(&testbed, &format!("{PODS}?{query}"), "").await;
+    let parameters =
+        format!("&allowWatchBookmarks=true&timeoutSeconds=10&resourceVersion={version}");
+    let mut watch = Watch::pods(&testbed, &parameters).await;
     // A change of another resource increases the resource version.
     let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } });
     testbed.apply(config).unwrap();
@@ -125,8 +123,7 @@ async fn compacted_resource_version_gets_410(#[case] config: Config, #[case] com
     if compact {
         testbed.compact();
     }
-    let mut watch =
-        Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={version}"), "").await;
+    let mut watch = Watch::pods(&testbed, &format!("&resourceVersion={version}")).await;
     let error = watch.next().await.unwrap();
     assert_eq!((at(&error, "/type"), at(&error, "/object/code")), (&json!("ERROR"), &json!(410)));
     assert_eq!(at(&error, "/object/reason"), "Expired");
@@ -140,12 +137,11 @@ async fn future_resource_version_is_awaited_without_initial_events() {
     let streaming = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     let (code, status) = get(&testbed, &format!("{}{streaming}", path(999))).await;
     assert_eq!((code, at(&status, "/reason")), (504, &json!("Timeout")));
-    // Without initial events, the watch waits for the resource version.
     let mut watch = Watch::new(&testbed, &path(testbed.resource_version() + 1), "").await;
     for name in ["a", "b"] {
         testbed.apply(pod(name, json!({}))).unwrap();
     }
-    assert_eq!(watch.event().await, ("ADDED".to_owned(), "b".to_owned()));
+    assert_eq!(watch.event().await, event("ADDED", "b"));
 }
 
 /// A text for the next event.
@@ -201,7 +197,7 @@ async fn only_the_first_table_of_a_watch_has_columns() {
     for name in ["a", "b"] {
         testbed.apply(pod(name, json!({}))).unwrap();
     }
-    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1"), crate::support::TABLE).await;
+    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1"), TABLE).await;
     let columns = |event: Value| at(&event, "/object/columnDefinitions").as_array().unwrap().len();
     assert_eq!(columns(watch.next().await.unwrap()), 9);
     let second = watch.next().await.unwrap();

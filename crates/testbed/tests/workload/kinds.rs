@@ -158,16 +158,16 @@ async fn stateful_set_pods_are_changed_one_by_one() {
     db["spec"]["template"]["spec"]["containers"][0]["image"] = json!("db:2");
     cluster.testbed.apply(db).unwrap();
     let mut least = 4;
-    let new = || {
+    let updated_pods = || {
         cluster.pods().iter().filter(|pod| pod["spec"]["containers"][0]["image"] == "db:2").count()
     };
     let state = cluster
         .simulation
         .wait_for(|state| {
             least = least.min(state.workloads[0].ready);
-            (new() == 2 && state.workloads[0].ready == 2) || state.second > 300.0
+            (updated_pods() == 2 && state.workloads[0].ready == 2) || state.second > 300.0
         })
         .await;
-    assert_eq!((new(), least, state.workloads[0].ready), (2, 1, 2));
+    assert_eq!((updated_pods(), least, state.workloads[0].ready), (2, 1, 2));
     assert_eq!(cluster.pod_names(), ["db-0", "db-1"]);
 }

@@ -18,10 +18,8 @@ metrics: {external: {resolution: 5s}}
 async fn backlog_grows_without_pods_and_shrinks_with_them() {
     let cluster = Cluster::start(JOBS);
     let state = cluster.at(20.0).await;
-    assert_eq!(
-        (state.queues[0].backlog, state.queues[0].drained, state.workloads[0].needed),
-        (600.0, 0.0, 3)
-    );
+    let backlog = state.queues[0].backlog;
+    assert_eq!((backlog.waiting, backlog.drained, state.workloads[0].needed), (600.0, 0.0, 3));
     let namespace = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default";
     let path = format!("{namespace}/backlog?labelSelector=queue%3Dinbox");
     let (_, list) = cluster.get(&path).await;
@@ -30,11 +28,11 @@ async fn backlog_grows_without_pods_and_shrinks_with_them() {
     jobs["spec"]["replicas"] = json!(4);
     cluster.testbed.apply(jobs).unwrap();
     let state = cluster.at(31.0).await;
-    let drained = state.workloads[0].drained;
-    assert_eq!((state.workloads[0].ready, drained), (4, 40.0));
+    assert_eq!((state.workloads[0].ready, state.workloads[0].drained), (4, 40.0));
     let state = cluster.wait_for(|jobs| jobs.drained < 40.0).await;
     // Without a backlog, the pods drain as much as arrives.
-    assert_eq!((state.queues[0].backlog, cluster.at(90.0).await.workloads[0].drained), (0.0, 25.0));
-    let queue = &cluster.simulation.observe().queues[0];
-    assert_eq!(100.0 + queue.arrived, queue.drained + queue.backlog);
+    assert_eq!(state.queues[0].backlog.waiting, 0.0);
+    assert_eq!(cluster.at(90.0).await.workloads[0].drained, 25.0);
+    let backlog = cluster.simulation.observe().queues[0].backlog;
+    assert_eq!(100.0 + backlog.arrived, backlog.drained + backlog.waiting);
 }

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use hpa_calc::quantity::Quantity;
 use serde_json::json;
 
@@ -13,6 +11,15 @@ workloads:
   spec: {strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}, minReadySeconds: 3}
 incidents: [{at: 10s, kind: rollout, workload: web}]
 ";
+
+fn set_image(cluster: &Cluster, image: &str) {
+    cluster.change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image));
+}
+
+/// The image of each pod's first container.
+fn images(cluster: &Cluster) -> Vec<String> {
+    cluster.pods().iter().map(|pod| text(pod, "/spec/containers/0/image").to_owned()).collect()
+}
 
 #[tokio::test(start_paused = true)]
 async fn warm_pods_are_ready_from_the_start() {
@@ -59,8 +66,8 @@ async fn new_pods_are_ready_after_their_delays() {
     assert_eq!(text(newest, "/status/startTime"), "2026-01-01T00:00:02Z");
     assert_eq!(newest["status"]["containerStatuses"][0]["ready"], true);
     let status = &cluster.deployment()["status"];
-    for member in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
-        assert_eq!(status[member], 5, "{status}");
+    for field in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
+        assert_eq!(status[field], 5, "{status}");
     }
     assert_eq!(status["observedGeneration"], 2);
 }
@@ -118,13 +125,15 @@ async fn rollout_stays_within_its_bounds() {
 async fn rollback_reuses_the_old_replica_set() {
     let cluster = Cluster::start(WEB);
     let first = cluster.deployment()["spec"]["template"].clone();
-    cluster
-        .change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2"));
+    set_image(&cluster, "web:2");
     cluster.at(120.0).await;
-    assert!(cluster.pods().iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:2"));
+    assert_eq!(images(&cluster), ["web:2"; 2]);
     cluster.change(|web| web["spec"]["template"] = first);
+    cluster.at(121.0).await;
+    let annotations = cluster.deployment()["metadata"]["annotations"].clone();
+    assert_eq!(annotations["deployment.kubernetes.io/revision"], "3");
     cluster.at(240.0).await;
-    assert!(cluster.pods().iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:1"));
+    assert_eq!(images(&cluster), ["web:1"; 2]);
     assert_eq!(cluster.testbed.list("apps/v1", "ReplicaSet").len(), 2);
 }
 
@@ -132,18 +141,13 @@ async fn rollback_reuses_the_old_replica_set() {
 async fn recreate_never_mixes_templates() {
     let cluster =
         Cluster::start("workloads: [{name: web, replicas: 2, spec: {strategy: {type: Recreate}}}]");
-    cluster
-        .change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2"));
-    let images = || {
-        let pods = cluster.pods();
-        let images = pods.iter().map(|pod| text(pod, "/spec/containers/0/image").to_owned());
-        images.collect::<BTreeSet<String>>()
-    };
+    set_image(&cluster, "web:2");
     let state = cluster
         .simulation
         .wait_for(|state| {
-            assert!(images().len() < 2, "{:?}", cluster.pods());
-            (state.workloads[0].ready == 2 && images().contains("web:2")) || state.second > 120.0
+            let images = images(&cluster);
+            assert!(images.windows(2).all(|pair| pair[0] == pair[1]), "{images:?}");
+            (state.workloads[0].ready == 2 && images[0] == "web:2") || state.second > 120.0
         })
         .await;
     // 5 s until the old pods are gone, 10 s until the new ones are ready.
@@ -186,7 +190,7 @@ async fn load_beyond_the_capacity_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resource_limits_throttle_and_kill_containers() {
+async fn cpu_limit_throttles_containers() {
     let profile = "{cpuLimit: 102m, memoryLimit: 100Mi, memoryPerUnit: 500Ki}";
     let load = "{steps: [{at: 0, value: 80}, {at: 10, value: 130}]}";
     let cluster =
@@ -198,15 +202,17 @@ async fn resource_limits_throttle_and_kill_containers() {
     // The CPU limit allows 100 per second. 89 MiB are within the memory limit.
     let state = cluster.at(20.0).await;
     assert_eq!((state.workloads[0].served, state.workloads[0].needed), (100.0, 2));
-    let profile = "{memoryLimit: 100Mi, memoryPerUnit: 1Mi}";
-    let cluster =
-        Cluster::start(&format!("workloads: [{{name: web, profile: {profile}, load: {load}}}]"));
-    let restarts = |second| {
-        let cluster = &cluster;
-        async move {
-            cluster.at(second).await;
-            cluster.pods()[0]["status"]["containerStatuses"][0]["restartCount"].as_u64()
-        }
+}
+
+#[tokio::test(start_paused = true)]
+async fn container_above_its_memory_limit_is_killed_with_backoff() {
+    let cluster = Cluster::start(
+        "workloads: [{name: web, profile: {memoryLimit: 100Mi, memoryPerUnit: 1Mi},
+          load: {steps: [{at: 0, value: 80}, {at: 10, value: 130}]}}]",
+    );
+    let restarts = async |second| {
+        cluster.at(second).await;
+        cluster.pods()[0]["status"]["containerStatuses"][0]["restartCount"].as_u64()
     };
     // The container needs more than its limit as soon as it is ready, so it is killed each time.
     // The backoff grows.
@@ -245,19 +251,39 @@ async fn paused_deployment_scales_without_rollout() {
         web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2");
     });
     cluster.at(60.0).await;
-    let pods = cluster.pods();
-    assert!(
-        pods.len() == 3 && pods.iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:1")
-    );
+    assert_eq!(images(&cluster), ["web:1"; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rollout_that_is_paused_keeps_its_surge() {
+    let cluster = Cluster::start("workloads: [{name: web, replicas: 10}]");
+    set_image(&cluster, "web:2");
+    cluster.at(1.0).await;
+    cluster.change(|web| web["spec"]["paused"] = json!(true));
+    cluster.at(60.0).await;
+    // `maxSurge` is 25 %.
+    assert_eq!(cluster.pods().len(), 13);
+    assert!(images(&cluster).contains(&"web:1".to_owned()));
+    cluster.change(|web| web["spec"]["replicas"] = json!(12));
+    cluster.at(120.0).await;
+    assert_eq!(cluster.pods().len(), 15);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deployment_that_is_created_paused_gets_no_replica_set() {
+    let cluster = Cluster::start("{warm: false, workloads: [{name: web, spec: {paused: true}}]}");
+    cluster.at(10.0).await;
+    assert!(cluster.testbed.list("apps/v1", "ReplicaSet").is_empty());
+    cluster.change(|web| web["spec"]["paused"] = json!(false));
+    cluster.at(20.0).await;
+    assert_eq!(cluster.testbed.list("apps/v1", "ReplicaSet").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn old_replica_sets_are_deleted_beyond_the_history_limit() {
     let cluster = Cluster::start("workloads: [{name: web, spec: {revisionHistoryLimit: 2}}]");
     for version in 0..5 {
-        let image = format!("web:v{version}");
-        cluster
-            .change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image));
+        set_image(&cluster, &format!("web:v{version}"));
         cluster.at(f64::from(version + 1) * 60.0).await;
     }
     assert_eq!(cluster.testbed.list("apps/v1", "ReplicaSet").len(), 3);

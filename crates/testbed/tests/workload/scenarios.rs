@@ -4,11 +4,11 @@ use rstest::rstest;
 #[rstest]
 #[case::no_yaml("workloads: [", "line 1, column ")]
 #[case::no_object("web", "scenario: invalid type: string \"web\"")]
-#[case::unknown_member(
+#[case::unknown_field(
     "workload: []",
     "line 1, column 1: workload: unknown field `workload`, expected one of "
 )]
-#[case::unknown_nested_member(
+#[case::unknown_nested_field(
     "workloads:\n- name: web\n  profile: {cpu: 1}",
     "line 3, column 13: workloads[0].profile.cpu: unknown field"
 )]
@@ -87,8 +87,8 @@ incidents: [{at: 1, kind: rollout, workload: web}]",
 #[case::source("metrics: {pods: {gaps: 1.5}}", "metrics.pods: gaps: must be between 0 and 1: 1.5")]
 #[case::manifest("manifests: [{kind: Pod}]", "manifests[0].apiVersion: is required")]
 #[case::too_many_pods(
-    "manifests: [{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, \
-     spec: {minReplicas: 2000000000, maxReplicas: 2000000000}}]",
+    "manifests: [{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: \
+     web}, spec: {minReplicas: 2000000000, maxReplicas: 2000000000}}]",
     "manifests[0].spec.minReplicas: is 2000000000, but must be at most 10000"
 )]
 fn invalid_scenario_is_rejected_with_the_path_of_the_field(

@@ -1,4 +1,4 @@
-//! A running simulation.
+//! A cluster in which a scenario runs.
 
 use axum::body::Body;
 use hpa_testbed::{
@@ -12,7 +12,6 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-/// A cluster in which a scenario runs.
 pub(crate) struct Cluster {
     pub(crate) testbed: Testbed,
     pub(crate) simulation: Simulation,
@@ -53,6 +52,7 @@ impl Cluster {
         self.testbed.apply(object).unwrap();
     }
 
+    /// The Deployment `web`.
     pub(crate) fn deployment(&self) -> Value {
         self.testbed.get("apps/v1", "Deployment", "default", "web").unwrap()
     }
@@ -82,6 +82,7 @@ impl Cluster {
     }
 }
 
+/// The string at a JSON pointer. Empty if it is missing.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -151,7 +151,8 @@ fn feature_gates(assets: &Path) -> Result<String> {
 }
 
 impl Plane {
-    /// Starts kube-controller-manager with a log of this name.
+    /// Starts kube-controller-manager, whose log gets the name `log`. Returns `None` if it is not
+    /// installed.
     fn controller_manager(&self, log: &str, flags: &[&str]) -> Result<Option<Process>> {
         let binary = self.assets.join("kube-controller-manager");
         if !binary.is_file() {
@@ -187,7 +188,8 @@ impl Plane {
         Ok(plane)
     }
 
-    /// Binds the controller's service account to the chart's ClusterRole.
+    /// Binds the controller's service account to the chart's ClusterRole, and writes its
+    /// kubeconfig.
     async fn grant_cluster_role(&self) -> Result<()> {
         let mut role: ClusterRole = serde_saphyr::from_str(CLUSTER_ROLE)?;
         role.metadata.name = Some(CLUSTER_ROLE_NAME.to_owned());

@@ -55,10 +55,11 @@ impl Webhook {
         let configuration: ValidatingWebhookConfiguration = from_json(json!({
             "metadata": {"name": ns},
             "webhooks": [{
-                "name": "intercept.hpa-rs.test", "admissionReviewVersions": ["v1"], "sideEffects": "None",
-                "timeoutSeconds": 20, "failurePolicy": "Ignore",
+                "name": "intercept.hpa-rs.test", "admissionReviewVersions": ["v1"],
+                "sideEffects": "None", "timeoutSeconds": 20, "failurePolicy": "Ignore",
                 "clientConfig": {
-                    "url": format!("{url}/intercept/{ns}"), "caBundle": ByteString(authority.as_bytes().to_vec()),
+                    "url": format!("{url}/intercept/{ns}"),
+                    "caBundle": ByteString(authority.as_bytes().to_vec()),
                 },
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns}},
                 "rules": [{

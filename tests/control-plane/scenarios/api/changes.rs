@@ -9,12 +9,12 @@ use super::{
 };
 use crate::test_env::TestEnv;
 
-/// Defaults of a new autoscaler.
+/// Defaults of a new autoscaler, canonical quantities, and generated names.
 pub(in super::super) async fn api_defaults(env: TestEnv) -> Result<()> {
     let path = autoscalers(&env);
     let object = post(&env, &path, &autoscaler("web", json!({}))).await?.ok()?;
-    for member in ["uid", "creationTimestamp", "resourceVersion"] {
-        ensure!(object["metadata"][member].is_string(), "no {member}: {object}");
+    for field in ["uid", "creationTimestamp", "resourceVersion"] {
+        ensure!(object["metadata"][field].is_string(), "no {field}: {object}");
     }
     ensure!(object["metadata"]["namespace"] == env.ns.as_str(), "{object}");
     let cpu = json!([{"type": "Resource", "resource": {
@@ -103,7 +103,8 @@ pub(in super::super) async fn api_conflicts(env: TestEnv) -> Result<()> {
     changed["spec"]["replicas"] = 5.into();
     let second = put(&env, &path, &changed).await?.ok()?;
     ensure!(resource_version(&second)? != resource_version(&first)?, "{second}");
-    let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
+    let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been \
+                    modified; please apply your changes to the latest version and try again";
     let response = put(&env, &path, &changed).await?;
     response.expect_error(409, "Conflict", modified)?;
     let details = json!({"name": "web", "group": "apps", "kind": "deployments"});
@@ -115,7 +116,8 @@ pub(in super::super) async fn api_conflicts(env: TestEnv) -> Result<()> {
     }
     let other = json!({"metadata": {"uid": "1"}});
     let response = patch(&env, &path, MERGE, &other).await?;
-    let text = "Deployment.apps \"web\" is invalid: metadata.uid: Invalid value: \"1\": field is immutable";
+    let text = "Deployment.apps \"web\" is invalid: metadata.uid: Invalid value: \"1\": field is \
+                immutable";
     response.expect_error(422, "Invalid", text)?;
     changed["metadata"] = json!({"name": "web", "uid": "1"});
     let response = put(&env, &path, &changed).await?;
@@ -150,54 +152,68 @@ pub(in super::super) async fn api_dry_run(env: TestEnv) -> Result<()> {
     Ok(())
 }
 
-/// Deletion with preconditions and with finalizers.
+/// Deletion with preconditions, with finalizers, and of a collection.
 pub(in super::super) async fn api_deletion(env: TestEnv) -> Result<()> {
-    let path = config_maps(&env);
-    let object = post(&env, &path, &json!({"metadata": {"name": "a"}})).await?.ok()?;
+    delete_with_preconditions(&env).await?;
+    delete_with_finalizer(&env).await?;
+    delete_collection(&env).await
+}
+
+async fn delete_with_preconditions(env: &TestEnv) -> Result<()> {
+    let path = config_maps(env);
+    let object = post(env, &path, &json!({"metadata": {"name": "a"}})).await?.ok()?;
     let a = format!("{path}/a");
-    let response = delete(&env, &a, &json!({"preconditions": {"uid": "1"}})).await?;
+    let response = delete(env, &a, &json!({"preconditions": {"uid": "1"}})).await?;
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
     let text = format!(
-        "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (1) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (1) does \
+         not match the UID in record ({uid}). The object might have been deleted and then recreated"
     );
     response.expect_error(409, "Conflict", &text)?;
-    let response = delete(&env, &a, &json!({"preconditions": {"resourceVersion": "1"}})).await?;
+    let response = delete(env, &a, &json!({"preconditions": {"resourceVersion": "1"}})).await?;
     response.expect_error_starting_with(
         409,
         "Conflict",
         "Operation cannot be fulfilled on ConfigMap \"a\": the ResourceVersion in",
     )?;
-    let response = delete(&env, &a, &json!({"propagationPolicy": "Never"})).await?;
+    let response = delete(env, &a, &json!({"propagationPolicy": "Never"})).await?;
     response.expect_error_starting_with(
         422,
         "Invalid",
         "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: ",
     )?;
-    let gone = delete(&env, &a, &json!({"preconditions": {"uid": uid}})).await?.ok()?;
+    let gone = delete(env, &a, &json!({"preconditions": {"uid": uid}})).await?.ok()?;
     let expected = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": {"name": "a", "kind": "configmaps", "uid": uid},
     });
     ensure!(gone == expected, "{gone}");
+    Ok(())
+}
 
+async fn delete_with_finalizer(env: &TestEnv) -> Result<()> {
+    let path = config_maps(env);
     let held = json!({"metadata": {"name": "b", "finalizers": ["suite.test/hold"]}});
-    post(&env, &path, &held).await?.ok()?;
+    post(env, &path, &held).await?.ok()?;
     let b = format!("{path}/b");
     for _ in 0..2 {
-        let object = delete(&env, &b, &Value::Null).await?.ok()?;
+        let object = delete(env, &b, &Value::Null).await?.ok()?;
         ensure!(object["metadata"]["deletionTimestamp"].is_string(), "{object}");
     }
-    patch(&env, &b, MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
-    get(&env, &b).await?.expect_error(404, "NotFound", "configmaps \"b\" not found")?;
-    // Delete a collection by label.
+    patch(env, &b, MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+    get(env, &b).await?.expect_error(404, "NotFound", "configmaps \"b\" not found")
+}
+
+async fn delete_collection(env: &TestEnv) -> Result<()> {
+    let path = config_maps(env);
     for (name, keep) in [("c", "no"), ("d", "yes"), ("e", "no")] {
         let object = json!({"metadata": {"name": name, "labels": {"keep": keep}}});
-        post(&env, &path, &object).await?.ok()?;
+        post(env, &path, &object).await?.ok()?;
     }
-    let deleted =
-        delete(&env, &format!("{path}?labelSelector=keep%3Dno"), &Value::Null).await?.ok()?;
+    let selected = format!("{path}?labelSelector=keep%3Dno");
+    let deleted = delete(env, &selected, &Value::Null).await?.ok()?;
     ensure!(super::names(&deleted) == ["c", "e"], "{deleted}");
-    let left = get(&env, &format!("{path}?labelSelector=keep")).await?.ok()?;
+    let left = get(env, &format!("{path}?labelSelector=keep")).await?.ok()?;
     ensure!(super::names(&left) == ["d"], "{left}");
     Ok(())
 }

@@ -31,16 +31,16 @@ pub(in super::super) async fn api_discovery(env: TestEnv) -> Result<()> {
     ensure!(apps["kind"] == "APIResourceList" && apps["groupVersion"] == "apps/v1", "{apps}");
     let expected = [
         json!({
-            "name": "deployments", "singularName": "deployment", "namespaced": true, "kind": "Deployment",
-            "verbs": verbs, "shortNames": ["deploy"], "categories": ["all"],
+            "name": "deployments", "singularName": "deployment", "namespaced": true,
+            "kind": "Deployment", "verbs": verbs, "shortNames": ["deploy"], "categories": ["all"],
         }),
         json!({
-            "name": "deployments/scale", "singularName": "", "namespaced": true, "group": "autoscaling",
-            "version": "v1", "kind": "Scale", "verbs": sub_verbs,
+            "name": "deployments/scale", "singularName": "", "namespaced": true,
+            "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": sub_verbs,
         }),
         json!({
-            "name": "deployments/status", "singularName": "", "namespaced": true, "kind": "Deployment",
-            "verbs": sub_verbs,
+            "name": "deployments/status", "singularName": "", "namespaced": true,
+            "kind": "Deployment", "verbs": sub_verbs,
         }),
     ];
     for expected in expected {
@@ -78,8 +78,11 @@ pub(in super::super) async fn api_aggregated_discovery(env: TestEnv) -> Result<(
     let scale = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
     let verbs = json!(["get", "patch", "update"]);
     let expected = json!({
-        "resource": "deployments", "responseKind": deployment_kind, "scope": "Namespaced", "singularResource": "deployment",
-        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        "resource": "deployments", "responseKind": deployment_kind,
+        "scope": "Namespaced", "singularResource": "deployment",
+        "verbs": [
+            "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
+        ],
         "shortNames": ["deploy"], "categories": ["all"],
         "subresources": [
             {"subresource": "scale", "responseKind": scale, "verbs": verbs},

@@ -30,7 +30,7 @@ pub(in super::super) async fn api_examples(env: TestEnv) -> Result<()> {
 
 /// Applies an object on the server with strict field validation.
 async fn apply(env: &TestEnv, object: &Value) -> Result<Value> {
-    let text = |member: &Value| member.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = text(&object["apiVersion"]);
     let api = if version.contains('/') { "apis" } else { "api" };
     let resource = match object["kind"].as_str().context("no kind")? {
@@ -43,7 +43,7 @@ async fn apply(env: &TestEnv, object: &Value) -> Result<Value> {
     send(env, http::Method::PATCH, &format!("{path}?{query}"), APPLY, object).await?.ok()
 }
 
-/// Whether `stored` has every member of `expected` with the same value. Only the value of
+/// Whether `stored` has every field of `expected` with the same value. Only the value of
 /// `tolerance` may differ, because the API server stores quantities in canonical form: `0.02` as
 /// `20m`.
 fn contains(stored: &Value, expected: &Value) -> bool {

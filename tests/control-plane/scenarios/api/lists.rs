@@ -56,7 +56,8 @@ pub(in super::super) async fn api_pages(env: TestEnv) -> Result<()> {
 pub(in super::super) async fn api_rejected_lists(env: TestEnv) -> Result<()> {
     let path = super::deployments(&env);
     let label = "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt";
-    let field = "\"spec.replicas\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
+    let field = "\"spec.replicas\" is not a known field selector: only \"metadata.name\", \
+                 \"metadata.namespace\"";
     for (query, text) in [
         ("labelSelector=a%20b", label),
         ("fieldSelector=spec.replicas%3D1", field),
@@ -73,15 +74,18 @@ pub(in super::super) async fn api_rejected_lists(env: TestEnv) -> Result<()> {
     for (query, text) in [
         (
             "resourceVersionMatch=Exact",
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless \
+             resourceVersion is provided",
         ),
         (
             "watch=1&resourceVersionMatch=NotOlderThan",
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless \
+             sendInitialEvents is provided",
         ),
         (
             "watch=1&sendInitialEvents=true&allowWatchBookmarks=true",
-            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting \
+             resourceVersionMatch to NotOlderThan",
         ),
     ] {
         let response = get(&env, &format!("{path}?{query}")).await?;
@@ -92,8 +96,9 @@ pub(in super::super) async fn api_rejected_lists(env: TestEnv) -> Result<()> {
 
 struct Watch {
     chunks: BoxStream<'static, Result<Vec<u8>>>,
-    text: Vec<u8>,
-    lines: VecDeque<Value>,
+    /// The start of a line whose end has not arrived.
+    partial_line: Vec<u8>,
+    events: VecDeque<Value>,
 }
 
 async fn start_watch(env: &TestEnv, query: &str) -> Result<Watch> {
@@ -103,21 +108,21 @@ async fn start_watch(env: &TestEnv, query: &str) -> Result<Watch> {
     ensure!(response.status() == 200, "{}", response.status());
     let body = axum::body::Body::new(response.into_body()).into_data_stream();
     let chunks = body.map(|chunk| Ok(chunk?.to_vec()));
-    Ok(Watch { chunks: chunks.boxed(), text: Vec::new(), lines: VecDeque::new() })
+    Ok(Watch { chunks: chunks.boxed(), partial_line: Vec::new(), events: VecDeque::new() })
 }
 
 impl Watch {
     /// Type and object of the next event.
     async fn next(&mut self) -> Result<(String, Value)> {
-        while self.lines.is_empty() {
+        while self.events.is_empty() {
             let chunk = timeout(WAIT_LIMIT, self.chunks.next()).await.context("no event")?;
-            self.text.extend(chunk.context("the watch ended")??);
-            while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.text.drain(..=end).collect();
-                self.lines.push_back(serde_json::from_slice(&line)?);
+            self.partial_line.extend(chunk.context("the watch ended")??);
+            while let Some(end) = self.partial_line.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.partial_line.drain(..=end).collect();
+                self.events.push_back(serde_json::from_slice(&line)?);
             }
         }
-        let event = self.lines.pop_front().unwrap_or_default();
+        let event = self.events.pop_front().unwrap_or_default();
         Ok((event["type"].as_str().unwrap_or_default().to_owned(), event["object"].clone()))
     }
 

@@ -62,13 +62,13 @@ impl Response {
         ensure!(self.code == code, "expected {code}, got {}: {}", self.code, self.body);
         let expected = json!(["Status", "v1", "Failure", code, reason]);
         let got = ["kind", "apiVersion", "status", "code", "reason"]
-            .map(|member| self.body[member].clone());
+            .map(|field| self.body[field].clone());
         ensure!(expected == json!(got), "expected {expected}, got {}", self.body);
         Ok(())
     }
 }
 
-/// Sends a request. `media_type` is the type of the body, or the accepted type if there is no body.
+/// Sends a request. `media_type` is its `Content-Type`, and without a body also the accepted type.
 async fn send(
     env: &TestEnv,
     method: Method,
@@ -139,7 +139,8 @@ fn deployment(name: &str) -> Value {
         "spec": {
             "replicas": 2, "selector": {"matchLabels": labels},
             "template": {
-                "metadata": {"labels": labels}, "spec": {"containers": [{"name": "app", "image": "none"}]},
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "app", "image": "none"}]},
             },
         },
     })

@@ -83,7 +83,8 @@ pub(in super::super) async fn api_rejected_patches(env: TestEnv) -> Result<()> {
     let text = "the name of the object (xyz) does not match the name on the URL (web)";
     response.expect_error(400, "BadRequest", text)?;
     let response = patch(&env, &path, MERGE, &json!({"spec": {"replicas": -1}})).await?;
-    let text = "Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
+    let text = "Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1: must be \
+                greater than or equal to 0";
     response.expect_error(422, "Invalid", text)?;
     ensure!(get(&env, &path).await?.ok()? == stored, "it changed");
     Ok(())
@@ -117,13 +118,15 @@ pub(in super::super) async fn api_apply(env: TestEnv) -> Result<()> {
         "Apply failed with 1 conflict: conflict with \"one\": .spec.minReplicas",
     )?;
     let cause = json!([{
-        "reason": "FieldManagerConflict", "message": "conflict with \"one\"", "field": ".spec.minReplicas",
+        "reason": "FieldManagerConflict", "message": "conflict with \"one\"",
+        "field": ".spec.minReplicas",
     }]);
     ensure!(response.body["details"]["causes"] == cause, "{}", response.body);
     let response =
         patch(&env, &by("two"), APPLY, &wanted(json!({"minReplicas": 3, "maxReplicas": 9})))
             .await?;
-    let text = "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.maxReplicas\n- .spec.minReplicas";
+    let text = "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.maxReplicas\n- \
+                .spec.minReplicas";
     response.expect_error(409, "Conflict", text)?;
     let forced = patch(&env, &format!("{}&force=true", by("two")), APPLY, &other).await?.ok()?;
     ensure!(forced["spec"]["minReplicas"] == 3, "{forced}");
@@ -138,10 +141,12 @@ pub(in super::super) async fn api_apply(env: TestEnv) -> Result<()> {
         "{updated}"
     );
     let response = patch(&env, &by("one"), APPLY, &wanted(json!({"minReplicas": 2}))).await?;
-    let text = "Apply failed with 1 conflict: conflict with \"hand\" using autoscaling/v2: .spec.maxReplicas";
+    let text = "Apply failed with 1 conflict: conflict with \"hand\" using autoscaling/v2: \
+                .spec.maxReplicas";
     response.expect_error(409, "Conflict", text)?;
     let response = patch(&env, &path, APPLY, &wanted(json!({}))).await?;
-    let text = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+    let text = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is \
+                required for apply patch";
     response.expect_error(422, "Invalid", text)?;
     let response = patch(&env, &by("one"), APPLY, &json!({"metadata": {"name": "web"}})).await?;
     response.expect_error(400, "BadRequest", "invalid object type: /, Kind=")

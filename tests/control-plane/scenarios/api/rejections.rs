@@ -68,7 +68,8 @@ pub(in super::super) async fn api_unknown_paths(env: TestEnv) -> Result<()> {
         response.expect_error(405, "MethodNotAllowed", not_allowed).with_context(|| path)?;
     }
     let unknown = send(&env, Method::POST, &path, "text/plain", &json!("a: b")).await?;
-    let text = "the body of the request was in an unknown format - accepted media types include: application/json";
+    let text = "the body of the request was in an unknown format - accepted media types include: \
+                application/json";
     unknown.expect_error_starting_with(415, "UnsupportedMediaType", text)?;
     let unknown = patch(&env, &web, JSON, &json!({})).await?;
     unknown.expect_error(415, "UnsupportedMediaType", "415: Unsupported Media Type")?;
@@ -96,7 +97,8 @@ pub(in super::super) async fn api_misplaced_objects(env: TestEnv) -> Result<()> 
     let mut other_version = deployment("new");
     other_version["apiVersion"] = "apps/v2".into();
     let response = post(&env, &path, &other_version).await?;
-    let text = "Deployment in version \"v2\" cannot be handled as a Deployment: no kind \"Deployment\" is registered for version \"apps/v2\"";
+    let text = "Deployment in version \"v2\" cannot be handled as a Deployment: no kind \
+                \"Deployment\" is registered for version \"apps/v2\"";
     response.expect_error_starting_with(400, "BadRequest", text)?;
     let response = post(&env, &path, &with("resourceVersion", "1")).await?;
     let text = "resourceVersion should not be set on objects to be created";
@@ -105,7 +107,8 @@ pub(in super::super) async fn api_misplaced_objects(env: TestEnv) -> Result<()> 
     let no_object = post(&env, &path, &json!("{\"a\":")).await?;
     no_object.expect_status(400, "BadRequest")?;
     let dry = post(&env, &format!("{path}?dryRun=some"), &deployment("new")).await?;
-    let text = "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"some\"]: supported values: \"All\"";
+    let text = "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"some\"]: \
+                supported values: \"All\"";
     dry.expect_error(422, "Invalid", text)
 }
 
@@ -123,7 +126,9 @@ pub(in super::super) async fn api_invalid_autoscalers(env: TestEnv) -> Result<()
         (json!({"scaleTargetRef": {"kind": "", "name": "a/b"}}), vec!["spec.scaleTargetRef.kind"]),
         (json!({"metrics": [cpu]}), vec!["spec.metrics[0].resource.target.averageUtilization"]),
         (
-            json!({"behavior": {"scaleUp": {"stabilizationWindowSeconds": 4000, "policies": [policy]}}}),
+            json!({"behavior": {"scaleUp": {
+                "stabilizationWindowSeconds": 4000, "policies": [policy],
+            }}}),
             vec![
                 "spec.behavior.scaleUp.stabilizationWindowSeconds",
                 "spec.behavior.scaleUp.policies[0].type",
@@ -162,7 +167,8 @@ pub(in super::super) async fn api_invalid_autoscalers(env: TestEnv) -> Result<()
     let text = "HorizontalPodAutoscaler.autoscaling \"bad\" is invalid: [spec.maxReplicas: ";
     response.expect_error_starting_with(422, "Invalid", text)?;
     let response = post(&env, &path, &autoscaler("bad", json!({"maxReplicas": "five"}))).await?;
-    let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a HorizontalPodAutoscaler: ";
+    let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a \
+                HorizontalPodAutoscaler: ";
     response.expect_error_starting_with(400, "BadRequest", text)?;
     ensure!(get(&env, &format!("{path}/bad")).await?.code == 404, "it was stored");
     Ok(())
@@ -180,6 +186,7 @@ pub(in super::super) async fn api_invalid_updates(env: TestEnv) -> Result<()> {
     )?;
     let status = json!({"status": {"currentReplicas": -2}});
     let response = patch(&env, &format!("{good}/status"), MERGE, &status).await?;
-    let text = "HorizontalPodAutoscaler.autoscaling \"good\" is invalid: status.currentReplicas: Invalid value: -2: must be greater than or equal to 0";
+    let text = "HorizontalPodAutoscaler.autoscaling \"good\" is invalid: status.currentReplicas: \
+                Invalid value: -2: must be greater than or equal to 0";
     response.expect_error(422, "Invalid", text)
 }

@@ -17,9 +17,10 @@ pub(in super::super) async fn api_scale(env: TestEnv) -> Result<()> {
     let path = format!("{}/web/scale", deployments(&env));
     let scale = get(&env, &path).await?.ok()?;
     let metadata = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"]
-        .map(|member| (member.to_owned(), object["metadata"][member].clone()));
+        .map(|field| (field.to_owned(), object["metadata"][field].clone()));
     let expected = json!({
-        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": Value::Object(metadata.into_iter().collect()),
+        "kind": "Scale", "apiVersion": "autoscaling/v1",
+        "metadata": Value::Object(metadata.into_iter().collect()),
         "spec": {"replicas": 2}, "status": {"replicas": 0, "selector": "app=web"},
     });
     ensure!(scale == expected, "{scale}");
@@ -31,11 +32,13 @@ pub(in super::super) async fn api_scale(env: TestEnv) -> Result<()> {
         stored["spec"]["replicas"] == 3 && resource_version(&stored)? != resource_version(&scale)?,
         "{stored}"
     );
-    let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
+    let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been \
+                    modified; please apply your changes to the latest version and try again";
     put(&env, &path, &next).await?.expect_error(409, "Conflict", modified)?;
     let set = |replicas: i64| json!({"spec": {"replicas": replicas}});
     let applied = json!({
-        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 7},
+        "apiVersion": "autoscaling/v1", "kind": "Scale",
+        "metadata": {"name": "web"}, "spec": {"replicas": 7},
     });
     let replace = json!([{"op": "replace", "path": "/spec/replicas", "value": 5}]);
     for (query, media_type, change, expected) in [
@@ -82,7 +85,8 @@ pub(in super::super) async fn api_rejected_scales(env: TestEnv) -> Result<()> {
     }
     let negative =
         json!({"metadata": {"name": "web", "namespace": env.ns}, "spec": {"replicas": -3}});
-    let text = "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -3: must be greater than or equal to 0";
+    let text = "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -3: must be \
+                greater than or equal to 0";
     put(&env, &path, &negative).await?.expect_error(422, "Invalid", text)
 }
 
@@ -106,7 +110,9 @@ pub(in super::super) async fn api_custom_scale(env: TestEnv) -> Result<()> {
     let mut next = seen.clone();
     next["spec"]["replicas"] = 4.into();
     put(&env, &scale, &next).await?.ok()?;
-    let modified = "Operation cannot be fulfilled on queues.api.hpa-rs.test \"jobs\": the object has been modified; please apply your changes to the latest version and try again";
+    let modified = "Operation cannot be fulfilled on queues.api.hpa-rs.test \"jobs\": the object \
+                    has been modified; please apply your changes to the latest version and try \
+                    again";
     put(&env, &scale, &next).await?.expect_error(409, "Conflict", modified)?;
     let stored = get(&env, &jobs.replace("/v1/", "/v1alpha1/")).await?.ok()?;
     ensure!(
@@ -114,37 +120,47 @@ pub(in super::super) async fn api_custom_scale(env: TestEnv) -> Result<()> {
         "{stored}"
     );
     ensure!(stored["metadata"]["generation"] == 2, "{stored}");
+    check_rejected_writes(&env, &path, &object).await?;
+    check_unset_replicas(&env, &path, kind).await
+}
 
+/// Rejected writes of the custom resource `jobs`, of its scale and of a new one.
+async fn check_rejected_writes(env: &TestEnv, path: &str, object: &Value) -> Result<()> {
+    let (jobs, scale) = (format!("{path}/jobs"), format!("{path}/jobs/scale"));
     for path in [&jobs, &scale] {
-        let response = patch(&env, path, STRATEGIC, &json!({})).await?;
+        let response = patch(env, path, STRATEGIC, &json!({})).await?;
         response.expect_error_starting_with(
             415,
             "UnsupportedMediaType",
             "the body of the request was in an unknown format",
         )?;
     }
-    let response = patch(&env, &scale, MERGE, &json!({"spec": {"replicas": -5}})).await?;
-    let text = "Queue.api.hpa-rs.test \"jobs\" is invalid: .spec.replicas: Invalid value: -5: should be a non-negative integer";
+    let response = patch(env, &scale, MERGE, &json!({"spec": {"replicas": -5}})).await?;
+    let text = "Queue.api.hpa-rs.test \"jobs\" is invalid: .spec.replicas: Invalid value: -5: \
+                should be a non-negative integer";
     response.expect_error(422, "Invalid", text)?;
-    let response = put(&env, &jobs, &object).await?;
-    let text = "queues.api.hpa-rs.test \"jobs\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+    let response = put(env, &jobs, object).await?;
+    let text = "queues.api.hpa-rs.test \"jobs\" is invalid: metadata.resourceVersion: Invalid \
+                value: 0: must be specified for an update";
     response.expect_error(422, "Invalid", text)?;
-    let nameless = json!({"metadata": {"name": "no-kind"}});
+    let without_kind = json!({"metadata": {"name": "no-kind"}});
     let text =
         "the object provided is unrecognized (must be of type Queue): Object 'Kind' is missing in";
-    post(&env, &path, &nameless).await?.expect_error_starting_with(400, "BadRequest", text)?;
-    // Unset replicas can't be read, but can be written.
+    post(env, path, &without_kind).await?.expect_error_starting_with(400, "BadRequest", text)
+}
+
+/// Unset replicas of a custom resource can't be read, but can be written.
+async fn check_unset_replicas(env: &TestEnv, path: &str, kind: Kind) -> Result<()> {
     let bare = json!({
-        "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "bare"}, "spec": {},
+        "apiVersion": kind.api_version(), "kind": kind.kind,
+        "metadata": {"name": "bare"}, "spec": {},
     });
-    post(&env, &path, &bare).await?.ok()?;
-    let response = get(&env, &format!("{path}/bare/scale")).await?;
+    post(env, path, &bare).await?.ok()?;
+    let path = format!("{path}/bare/scale");
+    let response = get(env, &path).await?;
     let text = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
     response.expect_error(500, "InternalError", text)?;
-    let scale =
-        patch(&env, &format!("{path}/bare/scale"), MERGE, &json!({"spec": {"replicas": 2}}))
-            .await?
-            .ok()?;
+    let scale = patch(env, &path, MERGE, &json!({"spec": {"replicas": 2}})).await?.ok()?;
     ensure!(scale["spec"]["replicas"] == 2, "{scale}");
     Ok(())
 }

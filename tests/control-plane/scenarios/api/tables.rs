@@ -13,11 +13,10 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 async fn table(env: &TestEnv, path: &str) -> Result<(Value, Value)> {
     let table = send(env, Method::GET, path, TABLE, &Value::Null).await?.ok()?;
     ensure!(table["kind"] == "Table" && table["apiVersion"] == "meta.k8s.io/v1", "{table}");
-    let of = |column: &Value| {
-        ["name", "type", "format", "priority"].map(|member| column[member].clone())
-    };
+    let fields =
+        |column: &Value| ["name", "type", "format", "priority"].map(|field| column[field].clone());
     let columns =
-        table["columnDefinitions"].as_array().into_iter().flatten().map(of).collect::<Vec<_>>();
+        table["columnDefinitions"].as_array().into_iter().flatten().map(fields).collect::<Vec<_>>();
     let rows = table["rows"].as_array().into_iter().flatten();
     Ok((json!(columns), rows.map(|row| row["cells"].clone()).collect()))
 }
@@ -27,22 +26,13 @@ pub(in super::super) async fn api_tables(env: TestEnv) -> Result<()> {
     let path = autoscalers(&env);
     post(&env, &path, &autoscaler("web", json!({}))).await?.ok()?;
     let (columns, cells) = table(&env, &path).await?;
-    let plain = |name: &str, data_type: &str| json!([name, data_type, "", 0]);
-    let name = json!(["Name", "string", "name", 0]);
-    let mut expected = vec![name.clone()];
-    expected
-        .extend(["Reference", "Targets", "MinPods", "MaxPods"].map(|name| plain(name, "string")));
-    expected.push(plain("Replicas", "integer"));
-    expected.push(plain("Age", "string"));
-    let without_types = |columns: &Value| -> Vec<Value> {
-        columns
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|column| json!([column[0], column[2], column[3]]))
-            .collect()
-    };
-    ensure!(without_types(&columns) == without_types(&json!(expected)), "{columns}");
+    // Names, formats and priorities. The types are not compared.
+    let mut expected = vec![json!(["Name", "name", 0])];
+    let others = ["Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"];
+    expected.extend(others.map(|name| json!([name, "", 0])));
+    let found = columns.as_array().into_iter().flatten();
+    let found = found.map(|column| json!([column[0], column[2], column[3]]));
+    ensure!(found.eq(expected), "{columns}");
     let age = cells[0][6].clone();
     ensure!(
         cells == json!([["web", "Deployment/web", "cpu: <unknown>/80%", "1", 5, 0, age]]),
@@ -60,23 +50,28 @@ pub(in super::super) async fn api_tables(env: TestEnv) -> Result<()> {
     let path = deployments(&env);
     post(&env, &path, &deployment("web")).await?.ok()?;
     let (columns, cells) = table(&env, &path).await?;
-    let mut expected = vec![name];
-    expected.extend(["Ready", "Up-to-date", "Available", "Age"].map(|name| plain(name, "string")));
-    expected
-        .extend(["Containers", "Images", "Selector"].map(|name| json!([name, "string", "", 1])));
+    let mut expected = vec![json!(["Name", "string", "name", 0])];
+    let shown = ["Ready", "Up-to-date", "Available", "Age"];
+    expected.extend(shown.map(|name| json!([name, "string", "", 0])));
+    let hidden = ["Containers", "Images", "Selector"];
+    expected.extend(hidden.map(|name| json!([name, "string", "", 1])));
     ensure!(columns == json!(expected), "{columns}");
     let age = cells[0][4].clone();
     ensure!(cells == json!([["web", "0/2", 0, 0, age, "app", "none", "app=web"]]), "{cells}");
     let response =
         send(&env, Method::GET, &format!("{path}?includeObject=All"), TABLE, &Value::Null).await?;
-    let text = "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty";
+    let text = "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": \
+                must be 'Metadata', 'Object', 'None', or empty";
     response.expect_error(400, "BadRequest", text)
 }
 
 /// Metadata of one object and of a list.
 pub(in super::super) async fn api_metadata_only(env: TestEnv) -> Result<()> {
     let object = post(&env, &deployments(&env), &deployment("web")).await?.ok()?;
-    let only = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
+    let only = json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": object["metadata"],
+    });
     let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
     let path = deployments(&env);
     let one = send(&env, Method::GET, &format!("{path}/web"), accept, &Value::Null).await?.ok()?;

@@ -101,8 +101,8 @@ pub(super) async fn held_by_stabilization(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ["AbleToScale", "True", "ScaleDownStabilized"],
         &[
-            "NAME would scale from 4 to 1: cpu is at 10% of requests, target 50%; the controller last \
-             reported ScaleDownStabilized",
+            "NAME would scale from 4 to 1: cpu is at 10% of requests, target 50%; the controller \
+             last reported ScaleDownStabilized",
             "window down 600s, up 0s; past recommendations are not known",
             "It reports ScaleDownStabilized",
             "so it may stay at 4 for now",
@@ -110,11 +110,11 @@ pub(super) async fn held_by_stabilization(site: Site) -> Result<Expected> {
     ))
 }
 
-/// Only this controller reads the annotation.
+/// The annotation has no effect on kube-controller-manager.
 pub(super) async fn paused(site: Site) -> Result<Expected> {
     let target = site.create_deployment(4).await?;
-    let is_known = site.controller == CONTROLLER;
-    site.set_cpu(if is_known { 100 } else { 50 });
+    let has_effect = site.controller == CONTROLLER;
+    site.set_cpu(if has_effect { 100 } else { 50 });
     let object = json!({
         "metadata": {
             "name": site.name, "annotations": { "autoscaling.hpa-rs.dev/pause": "true" },
@@ -122,14 +122,15 @@ pub(super) async fn paused(site: Site) -> Result<Expected> {
         "spec": target.hpa_spec(2, 10, cpu_metric(50)),
     });
     site.env.hpas().create(&<_>::default(), &serde_json::from_value(object)?).await?;
-    if !is_known {
+    if !has_effect {
         return Ok(site.expect(ACTIVE, &["NAME stays at 4", "; within tolerance"]));
     }
     Ok(site.expect(
         ["Paused", "True", "PausedByAnnotation"],
         &[
-            "NAME is paused by annotation and stays at 4: cpu is at 100% of requests, target 50%; \
-             without the pause, it would scale to 8",
+            "NAME is paused by annotation since ",
+            " and stays at 4: cpu is at 100% of requests, target 50%; without the pause, it would \
+             scale to 8",
             "scales to 8 without the pause",
             "Remove the annotation autoscaling.hpa-rs.dev/pause",
         ],

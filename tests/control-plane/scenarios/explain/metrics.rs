@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::super::{cpu_metric, external_metric};
+use super::super::{concat_metrics, cpu_metric, external_metric};
 use super::{Expected, Site};
 use crate::metrics::{Outage, Source};
 use crate::test_env::TestEnv;
@@ -13,9 +13,7 @@ const FAILED: [&str; 3] = ["ScalingActive", "False", "FailedGetResourceMetric"];
 pub(super) async fn one_metric_missing(site: Site) -> Result<Expected> {
     let target = site.create_deployment(4).await?;
     site.set_cpu(10);
-    let mut metrics = cpu_metric(50);
-    let missing = external_metric("absent", "10");
-    metrics.as_array_mut().into_iter().for_each(|list| list.push(missing[0].clone()));
+    let metrics = concat_metrics([cpu_metric(50), external_metric("absent", "10")]);
     site.create_hpa(target.hpa_spec(1, 10, metrics)).await?;
     Ok(site.expect(
         ["ScalingActive", "False", "FailedGetExternalMetric"],

@@ -12,26 +12,27 @@ use serde_json::Value;
 
 use super::targets::define_kind;
 use crate::metrics::Load;
-use crate::test_env::{Hpa, Target, TestEnv, has_condition, has_replicas};
+use crate::test_env::{Hpa, Target, TestEnv, has_replicas};
 use crate::workload::Kind;
 
-const REFERENCE: &str = "kube-controller-manager";
-const CONTROLLER: &str = "hpa-controller";
-/// Kinds without a workload controller: one for each scenario, because both scenarios share a
-/// control plane.
+/// The field managers of the controllers.
+pub(super) const REFERENCE: &str = "kube-controller-manager";
+pub(super) const CONTROLLER: &str = "hpa-controller";
+/// A kind without a workload controller.
 const UNMANAGED_KIND: Kind = Kind::new("explain.hpa-rs.test", "v1", "Gizmo", "gizmos");
+/// Another one, because both scenarios share a control plane.
 const UNMANAGED_KIND_BESIDE_REFERENCE: Kind =
     Kind::new("explain.hpa-rs.test", "v1", "Gadget", "gadgets");
 /// The number of situations that are set up concurrently.
 const CONCURRENCY: usize = 8;
 
-/// An autoscaler, and the target of its name.
+/// The place of a situation: an autoscaler, and a target of the same name.
 struct Site {
     env: TestEnv,
     name: String,
     /// The kind of targets that have no workload controller.
     unmanaged_kind: Kind,
-    /// The field manager of the controller.
+    /// [`CONTROLLER`] or [`REFERENCE`].
     controller: &'static str,
 }
 
@@ -120,14 +121,14 @@ pub(super) async fn explain_beside_the_reference(env: TestEnv) -> Result<()> {
 
 async fn explain_all(env: &TestEnv, unmanaged_kind: Kind, controller: &'static str) -> Result<()> {
     define_kind(env, unmanaged_kind, &["v1"]).await?;
-    let mut explained = Vec::new();
-    for (name, set_up) in SITUATIONS {
+    let tries = SITUATIONS.iter().map(|(name, set_up)| {
         let site =
             Site { env: env.clone(), name: name.replace('_', "-"), unmanaged_kind, controller };
-        explained.push(try_situation(site, *set_up));
-    }
+        try_situation(site, *set_up)
+    });
+    let tries: Vec<_> = tries.collect();
     let results: Vec<Result<()>> =
-        stream::iter(explained).buffer_unordered(CONCURRENCY).collect().await;
+        stream::iter(tries).buffer_unordered(CONCURRENCY).collect().await;
     let failures: Vec<String> =
         results.into_iter().filter_map(|result| Some(format!("{:#}", result.err()?))).collect();
     ensure!(failures.is_empty(), "{}", failures.join("\n"));
@@ -145,8 +146,7 @@ async fn explain(expected: &Expected) -> Result<()> {
     let Expected { site, condition, texts } = expected;
     let Site { env, name, .. } = site;
     let [kind, status, reason] = *condition;
-    let is_reported = |hpa: &Hpa| has_condition(hpa, kind, status, reason);
-    let hpa = env.wait_for_hpa(name, &format!("{kind}={status} {reason}"), is_reported).await?;
+    let hpa = env.wait_for_condition(name, kind, status, reason).await?;
     let text = env.explain(name, &[]).await?;
     for part in texts.iter().map(String::as_str).chain([reason]) {
         ensure!(text.contains(part), "no {part:?} in:\n{text}");
@@ -169,6 +169,7 @@ fn check_next_step(text: &str) -> Result<()> {
 /// The controller doesn't scale in these situations. The explanation must agree, or must say that
 /// it doesn't know past recommendations and scalings.
 fn check_agreement(report: &Value, hpa: &Hpa) -> Result<()> {
+    // A zero is omitted.
     let current = hpa.status.as_ref().and_then(|status| status.current_replicas).unwrap_or(0);
     let explained = &report["currentReplicas"];
     if report["reason"] != "failed" {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::SignedDuration;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -10,24 +10,10 @@ use serde_json::{Value, json};
 use super::super::{cpu_metric, external_metric};
 use super::{Expected, Site};
 use crate::control_plane::from_json;
-use crate::workload::container;
+use crate::workload::{POD_AGE, container, running_status};
 
 const ACTIVE: [&str; 3] = ["ScalingActive", "True", "ValidMetricFound"];
 const FAILED: [&str; 3] = ["ScalingActive", "False", "FailedGetResourceMetric"];
-
-fn ago(minutes: i64) -> String {
-    let time = Timestamp::now() - SignedDuration::from_mins(minutes);
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// The status of a running pod that started some minutes ago, ready or unready since then.
-fn running_status(minutes: i64, is_ready: bool) -> Value {
-    let status = if is_ready { "True" } else { "False" };
-    json!({
-        "phase": "Running", "startTime": ago(minutes),
-        "conditions": [{ "type": "Ready", "status": status, "lastTransitionTime": ago(minutes) }],
-    })
-}
 
 async fn set_status(site: &Site, pod: &str, status: Value) -> Result<()> {
     let api = Api::<Pod>::namespaced(site.env.client.clone(), &site.env.ns);
@@ -44,7 +30,7 @@ async fn add_pod(site: &Site, pod: &str, containers: Value) -> Result<()> {
         "spec": { "containers": containers },
     });
     api.create(&PostParams::default(), &from_json(object)?).await?;
-    set_status(site, pod, running_status(10, true)).await
+    set_status(site, pod, running_status(POD_AGE, true)).await
 }
 
 /// Creates an autoscaler of four pods. Two of them have this status and count as 0. maxReplicas
@@ -71,7 +57,7 @@ pub(super) async fn pending_pods(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn starting_pods(site: Site) -> Result<Expected> {
-    create_with_two_unready_pods(&site, || running_status(0, false)).await?;
+    create_with_two_unready_pods(&site, || running_status(SignedDuration::ZERO, false)).await?;
     Ok(site.expect(
         ACTIVE,
         &[
@@ -85,7 +71,8 @@ pub(super) async fn starting_pods(site: Site) -> Result<Expected> {
 pub(super) async fn unready_pods(site: Site) -> Result<Expected> {
     let target = site.create_deployment(2).await?;
     for index in [0, 1] {
-        set_status(&site, &format!("{}-{index}", site.name), running_status(10, false)).await?;
+        set_status(&site, &format!("{}-{index}", site.name), running_status(POD_AGE, false))
+            .await?;
     }
     site.set_cpu(100);
     site.create_hpa(target.hpa_spec(1, 2, cpu_metric(50))).await?;

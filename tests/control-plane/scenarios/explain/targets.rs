@@ -5,7 +5,7 @@ use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::super::cpu_metric;
+use super::super::{cpu_hpa_spec, cpu_metric};
 use super::{Expected, Site};
 use crate::control_plane::from_json;
 use crate::test_env::Target;
@@ -41,16 +41,8 @@ pub(super) async fn disabled_at_zero(site: Site) -> Result<Expected> {
     ))
 }
 
-async fn create_hpa_for(site: &Site, api_version: &str, kind: &str) -> Result<()> {
-    let target = json!({ "apiVersion": api_version, "kind": kind, "name": site.name });
-    let spec = json!({
-        "scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 5, "metrics": cpu_metric(50),
-    });
-    site.create_hpa(spec).await
-}
-
 pub(super) async fn target_missing(site: Site) -> Result<Expected> {
-    create_hpa_for(&site, "apps/v1", "Deployment").await?;
+    site.create_hpa(cpu_hpa_spec("apps/v1", "Deployment", &site.name, 1, 5)).await?;
     Ok(site.expect(
         SCALE_UNAVAILABLE,
         &[
@@ -63,7 +55,7 @@ pub(super) async fn target_missing(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn kind_unknown(site: Site) -> Result<Expected> {
-    create_hpa_for(&site, "apps/v1", "Deploymint").await?;
+    site.create_hpa(cpu_hpa_spec("apps/v1", "Deploymint", &site.name, 1, 5)).await?;
     Ok(site.expect(
         SCALE_UNAVAILABLE,
         &[

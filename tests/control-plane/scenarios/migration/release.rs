@@ -24,7 +24,7 @@ const ADDED_FLAGS: [&str; 4] = [
     "--horizontal-pod-autoscaler-sync-period=1s",
     "--horizontal-pod-autoscaler-downscale-stabilization=2s",
 ];
-const GRACE: Duration = Duration::from_secs(15);
+const GRACE_PERIOD: Duration = Duration::from_secs(15);
 const LONGER_THAN_THE_TEST: Duration = Duration::from_hours(1);
 
 /// A running release.
@@ -45,7 +45,7 @@ impl Release {
         Ok(Self { stop, process: AbortOnDropHandle::new(process) })
     }
 
-    /// Terminates the controller and waits until it has released its lease.
+    /// Terminates the controller and waits for its exit.
     pub(super) async fn stop(self) -> Result<()> {
         self.stop.cancel();
         self.process.await?
@@ -71,7 +71,7 @@ async fn run(env: TestEnv, arguments: Vec<String>, stop: CancellationToken) -> R
         let mut process = Process::start(env.plane.dir(), NAME, command)?;
         tokio::select! {
             () = stop.cancelled() => {
-                let status = process.terminate(GRACE).await?;
+                let status = process.terminate(GRACE_PERIOD).await?;
                 ensure!(status.success(), "{status}\n{}", process.tail(10, ""));
                 return Ok(());
             }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use hpa_tests::{helm, programs};
 use tokio::process::Command;
 
-use super::guide::{Guide, Part};
+use super::guide::{Guide, Part, check_mentioned};
 use crate::test_env::TestEnv;
 
 /// Commands that need a kubelet or a control plane in pods.
@@ -76,12 +76,13 @@ impl User {
     }
 
     /// Runs a command that the guide mentions within a sentence.
-    pub(super) async fn run_inline(&self, command: &str) -> Result<String> {
-        self.run(&self.adapt(&super::guide::inline(command)?)).await
+    pub(super) async fn run_inline(&self, command: &str) -> Result<()> {
+        check_mentioned(command)?;
+        self.run(&self.adapt(command)).await
     }
 
-    /// Runs a script and returns its standard output.
-    pub(super) async fn run(&self, script: &str) -> Result<String> {
+    /// Runs a script.
+    async fn run(&self, script: &str) -> Result<()> {
         let all = format!("set -eo pipefail\n{}\n{script}", self.assignments.join("\n"));
         let mut command = Command::new("bash");
         command.args(["-c", &all]).current_dir(&self.dir).envs(&self.variables);
@@ -89,14 +90,14 @@ impl User {
         let [stdout, stderr] =
             [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         ensure!(output.status.success(), "{script}\n{}\n{stdout}{stderr}", output.status);
-        Ok(stdout)
+        Ok(())
     }
 
     pub(super) fn check_guide_is_complete(&self) -> Result<()> {
         self.guide.check_complete()
     }
 
-    /// A command for this scenario's namespace, which waits ten seconds instead of ten minutes.
+    /// Changes a command to this scenario's namespace, and from ten minutes to ten seconds.
     fn adapt(&self, command: &str) -> String {
         let namespace = format!("-n {}", self.namespace);
         command

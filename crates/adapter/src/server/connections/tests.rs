@@ -1,3 +1,5 @@
+//! Connections that are replaced, or closed because they are idle or unread.
+
 use tokio::time::sleep;
 
 use super::*;
@@ -14,27 +16,26 @@ fn is_closed(connection: &Connection) -> bool {
     connection.close.is_cancelled()
 }
 
-fn closed_indices(open: &[Arc<Connection>]) -> Vec<usize> {
-    (0..open.len()).filter(|index| is_closed(&open[*index])).collect()
+fn closed_indices(admitted: &[Arc<Connection>]) -> Vec<usize> {
+    (0..admitted.len()).filter(|index| is_closed(&admitted[*index])).collect()
 }
 
-fn open(connections: &Arc<Connections>, clients: &[u8]) -> Vec<Arc<Connection>> {
-    let open = |client: &u8| connections.admit(address(*client)).unwrap();
-    clients.iter().map(open).collect()
+fn admit_all(connections: &Arc<Connections>, clients: &[u8]) -> Vec<Arc<Connection>> {
+    clients.iter().map(|client| connections.admit(address(*client)).unwrap()).collect()
 }
 
 #[test]
 fn idle_connections_are_replaced_before_unread_ones() {
     let connections = Connections::new(LIMITS);
-    let open = open(&connections, &[1; 6]);
-    let _running = open[0].count_request();
-    open[1].set_class(ClientClass::Protected);
-    let _unread = open[2].count_request().track_body(OK);
-    drop(open[3].count_request());
+    let admitted = admit_all(&connections, &[1; 6]);
+    let _running = admitted[0].count_request();
+    admitted[1].set_class(ClientClass::Protected);
+    let _unread = admitted[2].count_request().track_body(OK);
+    drop(admitted[3].count_request());
     let mut newer = Vec::new();
     for expected in [&[4][..], &[4, 5], &[3, 4, 5], &[2, 3, 4, 5]] {
         newer.push(connections.admit(address(1)).unwrap().count_request());
-        assert_eq!(closed_indices(&open), expected);
+        assert_eq!(closed_indices(&admitted), expected);
     }
     assert!(connections.admit(address(1)).is_none(), "all others are busy or protected");
 }
@@ -42,34 +43,34 @@ fn idle_connections_are_replaced_before_unread_ones() {
 #[test]
 fn network_with_most_connections_loses_one() {
     let connections = Connections::new(LIMITS);
-    let open = open(&connections, &[1, 2, 3, 3, 3, 4]);
+    let admitted = admit_all(&connections, &[1, 2, 3, 3, 3, 4]);
     let _next = connections.admit(address(5)).unwrap();
-    assert_eq!(closed_indices(&open), [2]);
+    assert_eq!(closed_indices(&admitted), [2]);
     let _next = connections.admit(address(6)).unwrap();
-    assert_eq!(closed_indices(&open), [2, 3]);
+    assert_eq!(closed_indices(&admitted), [2, 3]);
     let _next = connections.admit(address(7)).unwrap();
-    assert_eq!(closed_indices(&open), [0, 2, 3], "the oldest if all have one");
+    assert_eq!(closed_indices(&admitted), [0, 2, 3], "the oldest if all have one");
 }
 
 #[test]
-fn unknown_clients_and_users_have_separate_shares() {
+fn unknown_and_authenticated_clients_have_separate_shares() {
     let connections = Connections::new(LIMITS);
-    let open = open(&connections, &[1, 2, 3, 4, 5, 6]);
-    open[0].set_class(ClientClass::Authenticated);
-    open[1].set_class(ClientClass::Authenticated);
+    let admitted = admit_all(&connections, &[1, 2, 3, 4, 5, 6]);
+    admitted[0].set_class(ClientClass::Authenticated);
+    admitted[1].set_class(ClientClass::Authenticated);
     let _next = connections.admit(address(7)).unwrap();
-    assert_eq!(closed_indices(&open), [2]);
-    open[3].set_class(ClientClass::Authenticated);
+    assert_eq!(closed_indices(&admitted), [2]);
+    admitted[3].set_class(ClientClass::Authenticated);
     let _next = connections.admit(address(8)).unwrap();
-    assert_eq!(closed_indices(&open), [0, 2], "users have more than their share");
+    assert_eq!(closed_indices(&admitted), [0, 2], "users have more than their share");
 }
 
 #[test]
 fn unknown_client_above_its_limit_replaces_another_unknown_client() {
     let connections = Connections::new(ConnectionLimits { unknown: 2, ..LIMITS });
-    let first = open(&connections, &[1, 2]);
+    let first = admit_all(&connections, &[1, 2]);
     first[0].set_class(ClientClass::Authenticated);
-    let second = open(&connections, &[3, 4]);
+    let second = admit_all(&connections, &[3, 4]);
     assert_eq!(closed_indices(&first), [1]);
     assert!(closed_indices(&second).is_empty());
     let _running: Vec<_> = second.iter().map(Connection::count_request).collect();
@@ -81,15 +82,15 @@ fn unknown_client_above_its_limit_replaces_another_unknown_client() {
 #[test]
 fn connection_with_most_unread_responses_is_closed() {
     let connections = Connections::new(LIMITS);
-    let open = open(&connections, &[1, 1, 1]);
-    open[0].set_class(ClientClass::Protected);
-    let _protected: Vec<_> = (0..9).map(|_| open[0].count_request().track_body(OK)).collect();
-    let mut first: Vec<_> = (0..3).map(|_| open[1].count_request().track_body(OK)).collect();
+    let admitted = admit_all(&connections, &[1, 1, 1]);
+    admitted[0].set_class(ClientClass::Protected);
+    let _protected: Vec<_> = (0..9).map(|_| admitted[0].count_request().track_body(OK)).collect();
+    let mut first: Vec<_> = (0..3).map(|_| admitted[1].count_request().track_body(OK)).collect();
     first.pop();
-    let _second: Vec<_> = (0..2).map(|_| open[2].count_request().track_body(OK)).collect();
-    assert!(closed_indices(&open).is_empty(), "one was read");
-    let third = open[2].count_request().track_body(OK);
-    assert_eq!(closed_indices(&open), [2]);
+    let _second: Vec<_> = (0..2).map(|_| admitted[2].count_request().track_body(OK)).collect();
+    assert!(closed_indices(&admitted).is_empty(), "one was read");
+    let third = admitted[2].count_request().track_body(OK);
+    assert_eq!(closed_indices(&admitted), [2]);
     drop((third, first));
     assert_eq!(connections.open.lock().unread_count, 0);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, de};
 
 use super::{Container, PodSpec, PodStatus, open_enum};
-use crate::quantity::{MilliValue, Quantity, QuantityError, deserialize_result};
+use crate::quantity::{MilliValue, Quantity, QuantityError, deserialize_result, saturate};
 
 open_enum! {
     /// The name of a resource. CPU and memory have separate rules.
@@ -202,8 +202,8 @@ impl Resources {
     }
 }
 
-/// Amounts by resource in nano-units, the smallest unit of a quantity. An amount is `None` if it is
-/// a sum with a request that is too long to be read.
+/// Amounts by resource in nano-units, the smallest unit of a quantity. An amount is `None` if it
+/// includes a request that is too long to be read.
 type NanoAmounts<'a> = BTreeMap<&'a str, Option<i128>>;
 
 /// The effective requests of a pod with pod-level requests: the pod-level request for a resource if
@@ -212,17 +212,18 @@ type NanoAmounts<'a> = BTreeMap<&'a str, Option<i128>>;
 fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceAmount]>> {
     let pod_level = &spec.resources.as_ref()?.requests;
     let pod_level = pod_level.iter().filter(|(resource, _)| is_pod_level_resource(resource));
-    let mut effective = container_requests(spec);
-    let mut has_requests = false;
-    for (resource, amount) in pod_level {
-        effective.insert(resource, amount.nano_value());
-        has_requests = true;
+    let pod_level: NanoAmounts<'_> =
+        pod_level.map(|(resource, amount)| (resource.as_str(), amount.nano_value())).collect();
+    if pod_level.is_empty() {
+        return None;
     }
+    let mut effective = container_requests(spec);
+    effective.extend(pod_level);
     let requests = effective.into_iter().map(|(resource, nanos)| ResourceAmount {
         resource: resource.into(),
         amount: nanos.map(milli_from_nano),
     });
-    has_requests.then(|| requests.collect())
+    Some(requests.collect())
 }
 
 fn is_pod_level_resource(resource: &str) -> bool {
@@ -271,6 +272,5 @@ fn raise_to<'a>(amounts: &mut NanoAmounts<'a>, minimum: &NanoAmounts<'a>) {
 fn milli_from_nano(nanos: i128) -> MilliValue {
     const NANOS_PER_MILLI: i128 = 1_000_000;
     let up = nanos.div_euclid(NANOS_PER_MILLI) + i128::from(nanos.rem_euclid(NANOS_PER_MILLI) != 0);
-    i64::try_from(up)
-        .map_or(if up < 0 { MilliValue::MIN } else { MilliValue::MAX }, MilliValue::from_milli)
+    MilliValue::from_milli(saturate(up))
 }

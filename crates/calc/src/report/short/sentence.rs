@@ -12,6 +12,8 @@ use crate::{
     },
 };
 
+/// The cause of the state. `measured` is the largest measurement, or the text about an active
+/// fallback.
 pub(super) fn sentence(
     hpa: &HorizontalPodAutoscaler,
     state: State,
@@ -31,24 +33,14 @@ pub(super) fn sentence(
         }
         State::Failing => {
             let cause = status.failed_condition().map(|failed| cause_text(hpa, failed));
-            let cause = cause.unwrap_or_default();
-            return match pause {
-                Some(pause) => format!("{pause}; {cause}"),
-                None => cause,
-            };
+            return join_clauses([pause.map(str::to_owned), cause]);
         }
         State::Off => return "autoscaling is off because the target is at 0 replicas".to_owned(),
-        State::Paused => {
-            let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
-            return format!("{}{measured}", pause.unwrap_or_default());
-        }
+        State::Paused => return join_clauses([pause.map(str::to_owned), measured]),
         State::MetricMissing => {
             let missing: Vec<_> = missing_metrics(hpa).collect();
-            let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
-            return format!(
-                "no value of {}, so it only scales up{measured}",
-                missing.join(" and ")
-            );
+            let missing = format!("no value of {}, so it only scales up", missing.join(" and "));
+            return join_clauses([Some(missing), measured]);
         }
         State::AtMaximum => {
             let bound = bound_text(hpa, "maxReplicas", spec.max_replicas);
@@ -109,10 +101,11 @@ pub(super) fn sentence(
             return measured.unwrap_or_else(|| "no metric is reported".to_owned());
         }
     };
-    match measured {
-        Some(measured) => format!("{measured}; {limit}"),
-        None => limit,
-    }
+    join_clauses([measured, Some(limit)])
+}
+
+fn join_clauses(clauses: [Option<String>; 2]) -> String {
+    clauses.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// The text about a pause. `None` without one, and in a state in which it doesn't matter. The

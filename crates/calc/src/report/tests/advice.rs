@@ -44,8 +44,8 @@ use super::*;
 #[case::nan(
     "no value: the query a / b has no usable value: the sample is not a number (NaN)",
     "The query in the message returns NaN for queue: a sample of its series is NaN, or it divides \
-     0 by 0, or takes a quantile of a histogram that counted nothing in its window. A longer window \
-     helps against the last two. Or, if queue is 0 then: (QUERY) >= 0 or vector(0)."
+     0 by 0, or takes a quantile of a histogram that counted nothing in its window. A longer \
+     window helps against the last two. Or, if queue is 0 then: (QUERY) >= 0 or vector(0)."
 )]
 #[case::infinite(
     "no value: the query a / b has no usable value: the sample is infinite",
@@ -132,8 +132,7 @@ use super::*;
 )]
 fn advice_about_prometheus_does_not_name_an_api(#[case] error: &str, #[case] advice: &str) {
     let mut inputs = inputs_with_unreadable_metric("False");
-    inputs.readings =
-        [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
+    inputs.readings = failed_reading(MetricsApi::External, error);
     assert_contains(&inputs.report(), advice);
     assert!(!inputs.report().to_string().contains("apiservices"));
 }
@@ -146,8 +145,7 @@ fn command_about_an_external_metric_has_its_selector() {
         "metric": { "name": "queue", "selector": selector },
         "target": { "type": "Value", "value": "5" },
     });
-    inputs.hpa.spec.metrics =
-        vec![serde_json::from_value(json!({ "type": "External", "external": source })).unwrap()];
+    set_metric(&mut inputs, json!({ "type": "External", "external": source }));
     let command = rules_explain_command(&inputs.hpa, 0, None);
     let expected = "hpa rules explain external queue --namespace shop --selector 'queue=orders' \
                     --config FILE --prometheus-url URL";
@@ -164,8 +162,7 @@ fn command_about_an_object_metric_has_the_resource_and_the_object() {
         "describedObject": ingress,
         "target": { "type": "Value", "value": "5" },
     });
-    inputs.hpa.spec.metrics =
-        vec![serde_json::from_value(json!({ "type": "Object", "object": source })).unwrap()];
+    set_metric(&mut inputs, json!({ "type": "Object", "object": source }));
     let expected = "hpa rules explain custom ingresses/rps --name main --namespace shop --config \
                     FILE --prometheus-url URL";
     assert_eq!(rules_explain_command(&inputs.hpa, 0, None), expected);
@@ -185,15 +182,11 @@ fn command_about_an_object_metric_has_the_resource_and_the_object() {
 #[test]
 fn metric_like_an_option_is_the_last_argument_of_the_command() {
     let mut inputs = inputs_with_unreadable_metric("False");
-    let source = json!({
-        "metric": { "name": "-rf" }, "target": { "type": "Value", "value": "5" },
-    });
-    inputs.hpa.spec.metrics =
-        vec![serde_json::from_value(json!({ "type": "External", "external": source })).unwrap()];
-    let error = "no rule of --metrics-config has -rf, and reading it from a metrics API failed: the \
-                 server could not find the requested resource (get -rf.external.metrics.k8s.io)";
-    inputs.readings =
-        [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
+    set_metric(&mut inputs, external("-rf", &json!({ "type": "Value", "value": "5" })));
+    let error = "no rule of --metrics-config has -rf, and reading it from a metrics API failed: \
+                 the server could not find the requested resource (get \
+                 -rf.external.metrics.k8s.io)";
+    inputs.readings = failed_reading(MetricsApi::External, error);
     let command = "hpa rules explain external --namespace shop --config FILE --prometheus-url URL \
                    -- -rf says";
     assert_contains(&inputs.report(), command);
@@ -218,8 +211,7 @@ fn failure_of_a_rule_here_has_advice_although_the_controller_had_a_value(
     #[case] advice: &str,
 ) {
     let mut inputs = inputs_with_unreadable_metric("True");
-    inputs.readings =
-        [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
+    inputs.readings = failed_reading(MetricsApi::External, error);
     let report = inputs.report();
     let start = "The controller had a value of queue in its last status.";
     assert_contains(&report, &format!("{start} {advice}"));
@@ -227,8 +219,7 @@ fn failure_of_a_rule_here_has_advice_although_the_controller_had_a_value(
     assert!(!text.contains("apiservices") && !text.contains("source of its own"), "{text}");
     // The Prometheus of an adapter is not that of the flags.
     let error = format!("an error on the server (\"{error}\") has prevented the request");
-    inputs.readings =
-        [(0, Err(ReadError::fetch(MetricsApi::External, &error)))].into_iter().collect();
+    inputs.readings = failed_reading(MetricsApi::External, &error);
     assert!(!inputs.report().to_string().contains(advice), "{error}");
 }
 
@@ -289,8 +280,8 @@ fn wrong_value_is_corrected_before_more_replicas_are_advised() {
 #[rstest]
 #[case::starting(16, false)]
 #[case::slow(301, true)]
-fn only_pods_that_start_slowly_have_advice(#[case] seconds_ago: i64, #[case] is_advised: bool) {
-    let advice = inputs_with_pending_pod(500, seconds_ago).report().advice;
+fn only_pods_that_start_slowly_have_advice(#[case] started_ago: i64, #[case] is_advised: bool) {
+    let advice = inputs_with_pending_pod(500, started_ago).report().advice;
     let is_named = |advice: &String| advice.starts_with("Check why 1 of 4 pods is pending: ");
     assert_eq!(advice.iter().any(is_named), is_advised, "{advice:?}");
 }
@@ -375,12 +366,9 @@ fn pods_that_do_not_run_are_the_cause_of_an_empty_response(
 
 #[test]
 fn pods_that_are_not_ready_are_the_cause_if_a_collector_has_no_value() {
-    let mut inputs = inputs(json!({ "metrics": [{ "type": "Pods", "pods": {
-        "metric": { "name": "rps" },
-        "target": { "type": "AverageValue", "averageValue": "10" },
-    } }] }));
+    let mut inputs = inputs(json!({ "metrics": [rps_spec()] }));
     let error = "no value: collector pods has none of these pods";
-    inputs.readings = [(0, Err(ReadError::fetch(MetricsApi::Custom, error)))].into_iter().collect();
+    inputs.readings = failed_reading(MetricsApi::Custom, error);
     let advice = inputs.report().to_string();
     assert!(advice.contains("The collector found no value of rps."), "{advice}");
     let mut pod = pod("web-0", "Running", None);
@@ -394,8 +382,7 @@ fn pods_that_are_not_ready_are_the_cause_if_a_collector_has_no_value() {
 #[test]
 fn metrics_api_that_has_just_failed_is_named_before_other_sources() {
     let mut inputs = inputs_with_unreadable_metric("True");
-    let error = ReadError::fetch(MetricsApi::External, "no endpoints available");
-    inputs.readings = [(0, Err(error))].into_iter().collect();
+    inputs.readings = failed_reading(MetricsApi::External, "no endpoints available");
     assert_contains(
         &inputs.report(),
         "The controller had a value of queue in its last status. If it reads \
@@ -404,7 +391,7 @@ fn metrics_api_that_has_just_failed_is_named_before_other_sources() {
     );
     let mut slow = inputs.clone();
     let error = "context deadline exceeded: no response within 10s (get queue)";
-    slow.readings = [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
+    slow.readings = failed_reading(MetricsApi::External, error);
     assert_contains(
         &slow.report(),
         "If it reads external.metrics.k8s.io, it may wait longer (use its --request-timeout here), \
@@ -413,8 +400,7 @@ fn metrics_api_that_has_just_failed_is_named_before_other_sources() {
     let check = "Check that external.metrics.k8s.io works: kubectl get apiservices | grep \
                  external.metrics.k8s.io names the service behind it.";
     // kube-controller-manager has no other source.
-    let policy = SettingPolicy::default();
-    inputs.settings = Settings::default().for_kube_controller_manager(&inputs.hpa, &policy);
+    inputs.settings = built_in_settings(&inputs.hpa);
     assert_eq!(inputs.report().advice, [check]);
 }
 
@@ -478,8 +464,7 @@ fn advice_about_an_external_metric_does_not_mention_pods() {
 fn unknown_metric_has_advice() {
     let mut inputs = inputs(json!({}));
     let error = "the server could not find the metric cpu for pods";
-    inputs.readings =
-        [(0, Err(ReadError::fetch(MetricsApi::Resource, error)))].into_iter().collect();
+    inputs.readings = failed_reading(MetricsApi::Resource, error);
     assert_contains(&inputs.report(), "metrics.k8s.io has no metric cpu. Check the names");
 }
 
@@ -488,7 +473,7 @@ fn unknown_metric_has_advice() {
 #[case::within_the_window(150, false)]
 fn old_samples_have_advice_and_are_in_the_sentence(#[case] ago: i64, #[case] is_advised: bool) {
     let mut inputs = inputs(json!({}));
-    inputs.now = at(10 - ago);
+    inputs.now = seconds_ago(10 - ago);
     let advice = format!(
         "The newest sample of cpu is {ago}s old, so the decision follows an old load. Check \
          metrics-server."
@@ -507,10 +492,10 @@ fn old_samples_have_advice_and_are_in_the_sentence(#[case] ago: i64, #[case] is_
 #[test]
 fn samples_older_than_ready_pods_have_advice_and_are_in_the_sentence() {
     let mut inputs = inputs(json!({}));
-    inputs.now = at(-890);
-    for pod in inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut) {
-        pod.start_time = Some(at(-825));
-        pod.ready.as_mut().unwrap().last_transition_time = at(-830);
+    inputs.now = seconds_ago(-890);
+    for pod in pods_mut(&mut inputs) {
+        pod.start_time = Some(seconds_ago(-825));
+        pod.ready.as_mut().unwrap().last_transition_time = seconds_ago(-830);
     }
     let report = inputs.report();
     assert_contains(
@@ -531,23 +516,20 @@ fn invalid_setting_has_advice_and_is_a_problem(#[case] name: &str, #[case] expec
     let mut inputs = inputs(json!({}));
     let annotation = format!("autoscaling.hpa-rs.dev/{name}");
     inputs.hpa.metadata.annotations.insert(annotation, "yes".to_owned());
-    let policy = SettingPolicy::default();
-    inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
+    resolve_settings(&mut inputs);
     let text = format!("invalid settings: annotation autoscaling.hpa-rs.dev/{expected}");
     assert_contains(&inputs.report(), &format!("Correct the {text}"));
     let short = ShortReport::new(&inputs.hpa, &inputs.settings);
-    assert!(short.is_problem(at(0)) && short.sentence.contains(&text), "{short:?}");
+    assert!(short.is_problem(seconds_ago(0)) && short.sentence.contains(&text), "{short:?}");
 }
 
 #[test]
 fn advice_has_the_whole_text_about_an_invalid_setting() {
-    let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": {
-        "metric": { "name": "queue" }, "target": { "type": "Value", "value": "5" },
-    } }] }));
+    let queue = external("queue", &json!({ "type": "Value", "value": "5" }));
+    let mut inputs = inputs(json!({ "metrics": [queue] }));
     let annotation = "autoscaling.hpa-rs.dev/fallback".to_owned();
     inputs.hpa.metadata.annotations.insert(annotation, r#"{"replica": 5}"#.to_owned());
-    let policy = SettingPolicy::default();
-    inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
+    resolve_settings(&mut inputs);
     let advice = inputs.report().advice.join("\n");
     assert!(advice.contains("unknown field `replica`, expected one of `"), "{advice}");
     assert!(advice.contains(", ignored."), "{advice}");
@@ -645,9 +627,7 @@ fn name_of_the_target_in_a_command_is_one_word(#[case] name: &str) {
 #[test]
 fn negative_value_is_named() {
     let report_for = |target: Value, milli| {
-        let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": {
-            "metric": { "name": "queue" }, "target": target,
-        } }] }));
+        let mut inputs = inputs(json!({ "metrics": [external("queue", &target)] }));
         let value = Reading::External(vec![crate::MilliValue::from_milli(milli)].into());
         inputs.readings = [(0, Ok(value))].into_iter().collect();
         inputs.report()

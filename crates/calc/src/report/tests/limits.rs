@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::history::{Recommendation, ScaleEvent};
+use crate::history::ScaleEvent;
 
 #[test]
 fn policies_of_a_disabled_direction_are_not_listed() {
@@ -19,8 +19,7 @@ fn disabled_direction_is_the_reason_although_stabilization_holds() {
     let behavior = json!({ "scaleDown": { "selectPolicy": "Disabled" } });
     let mut inputs = inputs(json!({ "behavior": behavior }));
     inputs.readings = [(0, Ok(equal_samples(100)))].into_iter().collect();
-    let recommendation = Recommendation { replicas: 4, at: at(100) };
-    inputs.history = Some(History { recommendations: vec![recommendation], ..History::default() });
+    inputs.history = Some(history_with(4, 100));
     let report = inputs.report();
     assert_eq!(
         report.sentence,
@@ -36,15 +35,15 @@ fn stabilization_reports_the_recommendation_and_its_end() {
     inputs.readings = [(0, Ok(equal_samples(10)))].into_iter().collect();
     inputs.history = Some(History {
         recommendations: vec![
-            Recommendation { replicas: 4, at: at(280) },
-            Recommendation { replicas: 4, at: at(100) },
-            Recommendation { replicas: 1, at: at(15) },
+            Recommendation { replicas: 4, at: seconds_ago(280) },
+            Recommendation { replicas: 4, at: seconds_ago(100) },
+            Recommendation { replicas: 1, at: seconds_ago(15) },
         ],
         ..History::default()
     });
     let report = inputs.report();
     let held = report.limits.as_ref().unwrap().stabilization.held_by.unwrap();
-    assert_eq!((held.replicas, held.at, held.until), (4, at(100), at(-200)));
+    assert_eq!((held.replicas, held.at, held.until), (4, seconds_ago(100), seconds_ago(-200)));
     let [start, end] = ["; stabilization holds 4", ", metrics ask for "];
     let lasting = format!("{start} for another 3:20{end}");
     assert!(report.sentence.contains(&lasting), "{}", report.sentence);
@@ -54,7 +53,7 @@ fn stabilization_reports_the_recommendation_and_its_end() {
     let change =
         report.changes.iter().find(|change| matches!(change.trigger, Trigger::Time { .. }));
     let change = change.unwrap();
-    let end = at(-200) + jiff::SignedDuration::from_millis(1);
+    let end = seconds_ago(-200) + jiff::SignedDuration::from_millis(1);
     assert_eq!((&change.trigger, change.replicas), (&Trigger::Time { at: end }, 2));
 }
 
@@ -71,8 +70,7 @@ fn bound_is_the_reason_only_if_it_limits_what_the_metrics_ask_for(
     #[case] limit: &str,
 ) {
     let mut inputs = inputs_at(200, spec, &[("AbleToScale", "True", "ScaleDownStabilized")]);
-    let recommendation = Recommendation { replicas: recommended, at: at(60) };
-    inputs.history = Some(History { recommendations: vec![recommendation], ..History::default() });
+    inputs.history = Some(history_with(recommended, 60));
     let report = inputs.report();
     let expected = format!("stays at 4: cpu is at 33% of requests, target 66%; {limit}");
     assert_eq!((&*report.sentence, report.state(State::Steady)), (&*expected, state));
@@ -81,11 +79,24 @@ fn bound_is_the_reason_only_if_it_limits_what_the_metrics_ask_for(
     assert!(!report.changes.iter().any(raises_maximum), "{report}");
 }
 
+/// Stabilization would hold the same replicas.
+#[test]
+fn schedule_of_a_minimum_is_named_although_stabilization_holds() {
+    let mut inputs = inputs_at(200, json!({}), &[("AbleToScale", "True", "ScaleDownStabilized")]);
+    let bounds = json!([{ "start": "00:00", "end": "12:00", "minReplicas": 4 }]);
+    let annotations = &mut inputs.hpa.metadata.annotations;
+    annotations.insert("autoscaling.hpa-rs.dev/bounds".into(), bounds.to_string());
+    resolve_settings(&mut inputs);
+    inputs.history = Some(history_with(4, 60));
+    let sentence = inputs.report().sentence;
+    let named = "; minReplicas is 4, metrics ask for 2; bounds: 4 to 10 replicas until ";
+    assert!(sentence.contains(named), "{sentence}");
+}
+
 #[test]
 fn maximum_below_a_past_recommendation_is_named_although_the_metrics_ask_for_it() {
     let mut inputs = inputs(json!({ "maxReplicas": 4 }));
-    let recommendation = Recommendation { replicas: 9, at: at(60) };
-    inputs.history = Some(History { recommendations: vec![recommendation], ..History::default() });
+    inputs.history = Some(history_with(9, 60));
     let expected = "stays at 4: cpu is at 71% of requests, target 66%; within tolerance; \
                     stabilization keeps a recommendation of 9 for another 4:00, maxReplicas is 4";
     assert_eq!(inputs.report().sentence, expected);
@@ -290,9 +301,9 @@ fn recent_scaling_may_be_limited_by_policies() {
     let policies = json!([{ "type": "Pods", "value": 8, "periodSeconds": 60 }]);
     let spec = json!({ "behavior": { "scaleUp": { "policies": policies } } });
     let mut inputs = inputs_at(900, spec, &[("AbleToScale", "True", "ReadyForNewScale")]);
-    inputs.hpa.status.last_scale_time = Some(at(60));
+    inputs.hpa.status.last_scale_time = Some(seconds_ago(60));
     assert_eq!(inputs.report().doubt, None, "the period has ended");
-    inputs.hpa.status.last_scale_time = Some(at(59));
+    inputs.hpa.status.last_scale_time = Some(seconds_ago(59));
     let report = inputs.report();
     let doubt = "policies may hold it after the last scaling";
     assert_eq!(report.doubt, Some(format!("{doubt} (59s ago)")));
@@ -304,13 +315,13 @@ fn policy_limit_reports_when_the_next_step_is_allowed() {
     let policies = json!([{ "type": "Pods", "value": 1, "periodSeconds": 60 }]);
     let mut inputs = inputs(json!({ "behavior": { "scaleUp": { "policies": policies } } }));
     inputs.readings = [(0, Ok(equal_samples(900)))].into_iter().collect();
-    let event = ScaleEvent { change: 1, at: at(20), outdated: false };
+    let event = ScaleEvent { change: 1, at: seconds_ago(20), outdated: false };
     inputs.history = Some(History { scale_ups: vec![event], ..History::default() });
     let report = inputs.report();
     assert_eq!((report.scale_to, report.proposed_replicas), (None, Some(10)));
     let policy = &report.limits.as_ref().unwrap().scale_up.policies[0];
     assert_eq!((policy.replicas_at_start, policy.allowed_replicas), (3, 4));
-    assert_eq!(policy.next_change_at, Some(at(-40)));
+    assert_eq!(policy.next_change_at, Some(seconds_ago(-40)));
     let change = &report.changes[0];
-    assert_eq!((&change.trigger, change.replicas), (&Trigger::Time { at: at(-40) }, 5));
+    assert_eq!((&change.trigger, change.replicas), (&Trigger::Time { at: seconds_ago(-40) }, 5));
 }

@@ -45,13 +45,8 @@ fn cpu_of(container: &str) -> Value {
 
 /// The condition of the controller about a metric of this type.
 fn failed(source_type: &str, message: &str) -> Condition {
-    serde_json::from_value(json!({
-        "type": "ScalingActive",
-        "status": "False",
-        "reason": format!("FailedGet{source_type}Metric"),
-        "message": format!("the HPA was unable to compute the replica count: {message}"),
-    }))
-    .unwrap()
+    let message = format!("the HPA was unable to compute the replica count: {message}");
+    scaling_inactive(&format!("FailedGet{source_type}Metric"), &message)
 }
 
 #[rstest]
@@ -114,7 +109,7 @@ fn message_identifies_one_of_the_metrics_if_it_can(
 }
 
 #[test]
-fn failing_metric_and_not_the_healthy_one_of_the_same_name_is_checked() {
+fn advice_names_the_failing_one_of_two_metrics_with_the_same_name() {
     let mut inputs = inputs(json!({ "metrics": [queue_of("orders"), queue_of("mail")] }));
     let cause = "no value: the query max(queue{queue=\"mail\"}) has no result";
     let value = Reading::External(vec![crate::MilliValue::from_units(5)].into());
@@ -151,7 +146,7 @@ fn failing_metric_and_not_the_healthy_one_of_the_same_name_is_checked() {
     false
 )]
 #[case::succeeds_here("", "would stay at 4: ", true)]
-fn failure_of_one_of_several_metrics_fails_here_if_one_of_them_does(
+fn reported_failure_is_no_doubt_if_any_metric_of_that_name_fails_here(
     #[case] error: &str,
     #[case] start: &str,
     #[case] is_only_reported: bool,

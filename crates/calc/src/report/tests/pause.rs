@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::history::Recommendation;
 
 #[test]
 fn bound_and_pause_are_listed_as_possible_changes() {
@@ -45,15 +44,14 @@ fn end_of_the_pause_is_the_first_change() {
 fn end_of_the_pause_has_the_end_of_the_stabilization_that_holds() {
     let mut inputs = inputs(json!({}));
     inputs.readings = [(0, Ok(equal_samples(200)))].into_iter().collect();
-    let held = Recommendation { replicas: 4, at: at(60) };
-    inputs.history = Some(History { recommendations: vec![held], ..History::default() });
+    inputs.history = Some(history_with(4, 60));
     inputs.settings.pause = Pause { up: false, down: true };
     let report = inputs.report();
     let Change { trigger: Trigger::Unpause { at: Some(end) }, replicas: 2 } = report.changes[0]
     else {
         panic!("{report}");
     };
-    assert_eq!(end.duration_since(at(0)).as_secs(), 240);
+    assert_eq!(end.duration_since(seconds_ago(0)).as_secs(), 240);
     assert_contains(&report, "scales to 2 without the pause, at ");
     assert_contains(&report, " (in 4:00) or in the next reconcile after it, if the metrics stay");
 }

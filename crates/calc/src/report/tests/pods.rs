@@ -50,7 +50,7 @@ fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
 fn refused_pods_are_named_at_once_and_precede_the_maximum() {
     let mut inputs = inputs_with_two_of_four_pods(1400);
     inputs.hpa.spec.max_replicas = 4;
-    inputs.hpa.status.last_scale_time = Some(at(10));
+    inputs.hpa.status.last_scale_time = Some(seconds_ago(10));
     let report = inputs.report();
     let end = "; maxReplicas is 4, metrics ask for 8";
     assert!(report.sentence.ends_with(end), "{}", report.sentence);
@@ -81,10 +81,7 @@ fn status_with_fewer_pods_than_the_selector_matches_does_not_precede_the_maximum
 #[rstest]
 #[case::stayed(
     4,
-    Some(
-        "the controller last desired 4 with cpu at 90% of requests, so it may count \
-    fewer pods"
-    )
+    Some("the controller last desired 4 with cpu at 90% of requests, so it may count fewer pods")
 )]
 #[case::scaled(3, None)]
 fn status_that_stayed_above_the_target_makes_a_scale_up_doubtful(
@@ -137,7 +134,7 @@ fn old_status_makes_a_scale_up_doubtful(
 ) {
     let mut inputs = inputs_at(540, json!({}), conditions);
     set_status(&mut inputs, current, 60);
-    inputs.hpa.status.last_scale_time = scaled_ago.map(at);
+    inputs.hpa.status.last_scale_time = scaled_ago.map(seconds_ago);
     let doubt = "the controller last desired 4 with cpu at 60% of requests";
     assert_eq!(inputs.report().doubt.as_deref(), is_doubtful.then_some(doubt));
 }
@@ -162,7 +159,7 @@ fn status_of_another_spec_needs_no_advice(
     let mut report = inputs.report();
     let doubt = "the controller last desired 4 with cpu at 60% of requests";
     assert_eq!(report.doubt.as_deref(), Some(doubt));
-    report.remove_advice_about_old_status(stored_ago.map(at));
+    report.remove_advice_about_old_status(stored_ago.map(seconds_ago));
     let is_about_status = |advice: &String| advice.starts_with("If the replicas stay for longer");
     assert_eq!(report.advice.iter().any(is_about_status), expected);
 }
@@ -195,7 +192,7 @@ fn pods_that_do_not_exist_are_named_at_the_target(
     inputs.selected.pods.truncate(3);
     let values: Vec<_> = ["web-0", "web-1", "web-2"].map(|pod| (pod, 396)).into();
     inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
-    inputs.hpa.status.last_scale_time = scaled_ago.map(at);
+    inputs.hpa.status.last_scale_time = scaled_ago.map(seconds_ago);
     inputs.scale.as_mut().unwrap().status_replicas = 3;
     let report = inputs.report();
     let start = "stays at 4: cpu is at 66% of requests, target 66%; within tolerance";
@@ -220,17 +217,11 @@ fn pods_of_the_selector_exist_if_the_scale_counts_fewer() {
 #[test]
 fn unready_pods_are_named_beside_those_that_do_not_exist() {
     let target = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web" });
-    let average = json!({ "type": "AverageValue", "averageValue": "10" });
-    let source = json!({ "metric": { "name": "rps" }, "target": average });
-    let rps = json!({ "type": "Pods", "pods": source });
-    let mut inputs = inputs(json!({ "scaleTargetRef": target, "metrics": [rps] }));
+    let mut inputs = inputs(json!({ "scaleTargetRef": target, "metrics": [rps_spec()] }));
     let values: Vec<_> = ["web-0", "web-1", "web-2"].map(|pod| (pod, 10_000)).into();
     inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
-    let pods = inputs.selected.pods.iter().take(3);
-    let mut pods: Vec<_> = pods.map(|pod| crate::Pod::clone(pod)).collect();
-    pods[2].start_time = Some(at(900));
-    pods[2].ready.as_mut().unwrap().status = Some(false);
-    inputs.selected = SelectedPods::new(pods);
+    inputs.selected.pods.truncate(3);
+    pod_mut(&mut inputs, 2).ready.as_mut().unwrap().status = Some(false);
     inputs.scale.as_mut().unwrap().status_replicas = 3;
     let report = inputs.report();
     let end = "; 3 of 4 pods exist; 1 of 3 pods is not ready";
@@ -241,13 +232,10 @@ fn unready_pods_are_named_beside_those_that_do_not_exist() {
 
 #[test]
 fn starting_pods_are_counted_beside_those_that_are_not_ready() {
-    let average = json!({ "type": "AverageValue", "averageValue": "10" });
-    let source = json!({ "metric": { "name": "rps" }, "target": average });
-    let mut inputs = inputs(json!({ "metrics": [{ "type": "Pods", "pods": source }] }));
+    let mut inputs = inputs(json!({ "metrics": [rps_spec()] }));
     inputs.readings = [(0, Ok(equal_samples(10_000)))].into_iter().collect();
-    let pods = inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut);
-    for (pod, started_ago) in pods.zip([900, 900, 60, 60]) {
-        pod.start_time = Some(at(started_ago));
+    for (pod, started_ago) in pods_mut(&mut inputs).zip([900, 900, 60, 60]) {
+        pod.start_time = Some(seconds_ago(started_ago));
         pod.ready.as_mut().unwrap().status = Some(false);
     }
     let report = inputs.report();
@@ -255,13 +243,12 @@ fn starting_pods_are_counted_beside_those_that_are_not_ready() {
     assert!(report.sentence.ends_with(end), "{}", report.sentence);
     assert_contains(&report, "Check why none of the 4 pods is ready: kubectl describe pods");
     // The two pods that started a minute ago were ready until now.
-    for pod in inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut) {
-        pod.ready.as_mut().unwrap().last_transition_time = at(0);
+    for pod in pods_mut(&mut inputs) {
+        pod.ready.as_mut().unwrap().last_transition_time = seconds_ago(0);
     }
     let report = inputs.report();
     assert!(report.sentence.ends_with("; none of the 4 pods is ready"), "{}", report.sentence);
-    std::sync::Arc::make_mut(&mut inputs.selected.pods[0]).ready.as_mut().unwrap().status =
-        Some(true);
+    pod_mut(&mut inputs, 0).ready.as_mut().unwrap().status = Some(true);
     let report = inputs.report();
     assert!(report.sentence.ends_with("; 3 of 4 pods are not ready"), "{}", report.sentence);
     assert_contains(&report, "Check why 3 of 4 pods are not ready: kubectl describe pods");
@@ -272,7 +259,7 @@ fn inputs_with_changed_pods(change: impl Fn(&mut crate::Pod)) -> Inputs {
     let mut inputs = inputs_at(700, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
     inputs.hpa.spec.min_replicas = Some(1);
     inputs.selected.pods.truncate(3);
-    inputs.selected.pods.iter_mut().skip(1).map(std::sync::Arc::make_mut).for_each(change);
+    pods_mut(&mut inputs).skip(1).for_each(change);
     inputs.readings = [(0, Ok(samples(&[("web-0", 700)])))].into_iter().collect();
     inputs.scale = Ok(Scale { spec_replicas: 3, status_replicas: 3, selector: "app=web".into() });
     inputs.history = Some(History::default());
@@ -401,11 +388,10 @@ fn surge_pods_have_advice(
     #[case] scaled_ago: Option<i64>,
     #[case] is_advised: bool,
 ) {
-    let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": {
-        "metric": { "name": "queue" }, "target": { "type": "AverageValue", "averageValue": "30" },
-    } }] }));
+    let queue = external("queue", &json!({ "type": "AverageValue", "averageValue": "30" }));
+    let mut inputs = inputs(json!({ "metrics": [queue] }));
     inputs.hpa.spec.scale_target_ref.kind = kind.to_owned();
-    inputs.hpa.status.last_scale_time = scaled_ago.map(at);
+    inputs.hpa.status.last_scale_time = scaled_ago.map(seconds_ago);
     inputs.scale.as_mut().unwrap().status_replicas = 5;
     let value = Reading::External(vec![crate::MilliValue::from_units(120)].into());
     inputs.readings = [(0, Ok(value))].into_iter().collect();
@@ -422,13 +408,15 @@ fn surge_pods_have_advice(
 #[test]
 fn unready_pod_whose_sample_counts_is_named_once() {
     let mut inputs = inputs(json!({}));
-    let ready =
-        Some(crate::api::ReadyCondition { status: Some(false), last_transition_time: at(60) });
-    std::sync::Arc::make_mut(&mut inputs.selected.pods[3]).ready = ready;
+    let ready = Some(crate::api::ReadyCondition {
+        status: Some(false),
+        last_transition_time: seconds_ago(60),
+    });
+    pod_mut(&mut inputs, 3).ready = ready;
     let reason = "is not ready, but its sample counts because it was ready before";
     let line = format!("    counted (4): web-0, web-1, web-2; web-3 {reason}\n");
     assert_contains(&inputs.report(), &line);
-    for pod in inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut) {
+    for pod in pods_mut(&mut inputs) {
         pod.ready = ready;
     }
     let line = format!("    counted (4): web-0, web-1, web-2, web-3: each {reason}\n");
@@ -438,7 +426,7 @@ fn unready_pod_whose_sample_counts_is_named_once() {
 #[test]
 fn pods_with_the_same_reason_are_listed_together() {
     let mut inputs = inputs(json!({}));
-    for pod in inputs.selected.pods.iter_mut().skip(1).map(std::sync::Arc::make_mut) {
+    for pod in pods_mut(&mut inputs).skip(1) {
         pod.phase = "Pending".into();
     }
     assert_contains(&inputs.report(), "    unready (3): web-1, web-2, web-3: each is pending\n");
@@ -447,9 +435,11 @@ fn pods_with_the_same_reason_are_listed_together() {
 #[test]
 fn unready_pods_explain_that_no_sample_counts() {
     let mut inputs = inputs(json!({}));
-    for pod in inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut) {
-        pod.ready =
-            Some(crate::api::ReadyCondition { status: Some(false), last_transition_time: at(900) });
+    for pod in pods_mut(&mut inputs) {
+        pod.ready = Some(crate::api::ReadyCondition {
+            status: Some(false),
+            last_transition_time: seconds_ago(900),
+        });
     }
     let sentence = inputs.report().sentence;
     let end = "(pods might be unready); none of the 4 pods is ready (4 not ready)";
@@ -487,10 +477,7 @@ fn pods_are_listed_by_class_with_the_reason() {
 #[test]
 fn ready_pods_without_a_value_of_a_pods_metric_are_explained_by_rules() {
     let mut inputs = inputs(json!({}));
-    let target = json!({ "type": "AverageValue", "averageValue": "10" });
-    let source = json!({ "metric": { "name": "rps" }, "target": target });
-    inputs.hpa.spec.metrics =
-        vec![serde_json::from_value(json!({ "type": "Pods", "pods": source })).unwrap()];
+    set_metric(&mut inputs, rps_spec());
     let values = ["web-1", "web-2", "web-3"].map(|pod| (pod, 20_000));
     inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
     let report = inputs.report();
@@ -507,8 +494,7 @@ fn ready_pods_without_a_value_of_a_pods_metric_are_explained_by_rules() {
          --name web-0 --namespace shop",
     );
     let no_result = "no value: the query up has no result for these pods";
-    let error = ReadError::fetch(MetricsApi::Custom, no_result);
-    inputs.readings = [(0, Err(error))].into_iter().collect();
+    inputs.readings = failed_reading(MetricsApi::Custom, no_result);
     let command = "hpa rules explain custom pods/rps --name web-0 --namespace shop --config FILE \
                    --prometheus-url URL says which series there are.";
     assert_contains(&inputs.report(), command);
@@ -549,10 +535,8 @@ fn sentence_has_the_ratio_after_missing_pods_are_counted() {
 #[test]
 fn sentence_explains_that_unready_pods_reverse_the_direction() {
     let mut inputs = inputs_with_pending_pod(500, 16);
-    let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
-    pods[2] = pods[3].clone();
-    pods[2].name = "web-2".into();
-    inputs.selected = SelectedPods::new(pods);
+    inputs.selected.pods[2] = inputs.selected.pods[3].clone();
+    pod_mut(&mut inputs, 2).name = "web-2".into();
     let sentence = inputs.report().sentence;
     let end = "62.1% of the target with 2 unready pods counted as 0; this reverses the direction, \
                so nothing changes";
@@ -569,15 +553,15 @@ fn sentence_explains_that_unready_pods_reverse_the_direction() {
 fn pods_that_stay_pending_are_in_the_sentence_and_no_higher_maximum_is_advised() {
     let mut inputs = inputs_with_pending_pod(900, 900);
     inputs.hpa.spec.max_replicas = 4;
-    std::sync::Arc::make_mut(&mut inputs.selected.pods[3]).start_time = None;
+    pod_mut(&mut inputs, 3).start_time = None;
     let report = inputs.report();
-    let end = "with 1 unready pod counted as 0; maxReplicas is 4, metrics ask for 7; 1 of 4 pods is \
-               pending";
+    let end = "with 1 unready pod counted as 0; maxReplicas is 4, metrics ask for 7; 1 of 4 pods \
+               is pending";
     assert!(report.sentence.ends_with(end), "{}", report.sentence);
     assert_contains(&report, "Check why 1 of 4 pods is pending: kubectl describe pods");
     assert!(!report.to_string().contains("Raise spec.maxReplicas"), "{report}");
     // They may still be scheduled.
-    inputs.hpa.status.last_scale_time = Some(at(59));
+    inputs.hpa.status.last_scale_time = Some(seconds_ago(59));
     let report = inputs.report();
     assert!(!report.sentence.contains("pending"), "{}", report.sentence);
     assert_contains(&report, "Raise spec.maxReplicas");
@@ -589,8 +573,8 @@ fn pods_that_stay_pending_are_in_the_sentence_and_no_higher_maximum_is_advised()
 fn unschedulable_pods_are_named_at_once_with_the_most_frequent_reason() {
     let mut inputs = inputs_with_pending_pod(900, 900);
     inputs.hpa.spec.max_replicas = 4;
-    inputs.hpa.status.last_scale_time = Some(at(10));
-    let new = std::sync::Arc::make_mut(&mut inputs.selected.pods[3]);
+    inputs.hpa.status.last_scale_time = Some(seconds_ago(10));
+    let new = pod_mut(&mut inputs, 3);
     (new.start_time, new.unschedulable) = (None, true);
     let report = inputs.report();
     let limit = "maxReplicas is 4, metrics ask for 7";
@@ -604,7 +588,7 @@ fn unschedulable_pods_are_named_at_once_with_the_most_frequent_reason() {
     assert!(!advice.contains("Pods without a sample"), "one piece of advice is enough: {advice}");
     assert!(!report.to_string().contains("Raise spec.maxReplicas"), "{report}");
     for index in [1, 2] {
-        std::sync::Arc::make_mut(&mut inputs.selected.pods[index]).unschedulable = true;
+        pod_mut(&mut inputs, index).unschedulable = true;
     }
     let failures = [("web-1", "cpu"), ("web-2", "taint"), ("web-3", "cpu"), ("other", "taint")];
     inputs.selected.scheduling_failures =
@@ -612,7 +596,7 @@ fn unschedulable_pods_are_named_at_once_with_the_most_frequent_reason() {
     let sentence = inputs.report().sentence;
     let end = format!("; {limit}; 3 of 4 pods can't be scheduled (cpu)");
     assert!(sentence.ends_with(&end), "{sentence}");
-    std::sync::Arc::make_mut(&mut inputs.selected.pods[0]).terminating = true;
+    pod_mut(&mut inputs, 0).terminating = true;
     let sentence = inputs.report().sentence;
     assert!(sentence.contains("; 3 of 3 pods can't be scheduled (cpu)"), "{sentence}");
 }
@@ -621,8 +605,10 @@ fn unschedulable_pods_are_named_at_once_with_the_most_frequent_reason() {
 fn unready_pods_beside_those_counted_as_zero_are_in_the_sentence() {
     let mut inputs = inputs_with_pending_pod(500, 16);
     let mut unready = pod("web-2", "Running", Some("600m"));
-    unready.ready =
-        Some(crate::api::ReadyCondition { status: Some(false), last_transition_time: at(60) });
+    unready.ready = Some(crate::api::ReadyCondition {
+        status: Some(false),
+        last_transition_time: seconds_ago(60),
+    });
     inputs.selected.pods[2] = std::sync::Arc::new(unready);
     let sentence = inputs.report().sentence;
     let end = "with 1 unready pod counted as 0; within tolerance; the sample of 1 other unready \
@@ -630,8 +616,45 @@ fn unready_pods_beside_those_counted_as_zero_are_in_the_sentence() {
     assert!(sentence.ends_with(end), "{sentence}");
 }
 
+/// Pods that crash again and again have no samples.
 #[test]
-fn pods_of_others_explain_a_scaling_up_below_the_target() {
+fn missing_pods_that_are_not_ready_are_in_the_sentence() {
+    let mut inputs = inputs_at(300, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    let values = [("web-0", 300), ("web-1", 300), ("web-2", 300)];
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    pod_mut(&mut inputs, 3).ready.as_mut().unwrap().status = Some(false);
+    let report = inputs.report();
+    let end = "with 1 missing pod counted at its request; within tolerance; 1 missing pod is not \
+               ready";
+    assert!(report.sentence.ends_with(end), "{}", report.sentence);
+    assert_contains(&report, "    missing (1): web-3 is not ready and has no value");
+}
+
+#[rstest]
+#[case::not_ready(Some(false), 900, State::WaitingForPods)]
+#[case::starting(Some(false), 60, State::AtMinimum)]
+#[case::ready(Some(true), 900, State::AtMinimum)]
+fn unready_pods_precede_the_minimum_if_none_is_ready(
+    #[case] ready: Option<bool>,
+    #[case] started_ago: i64,
+    #[case] state: State,
+) {
+    let mut inputs = inputs(json!({ "minReplicas": 4, "metrics": [rps_spec()] }));
+    inputs.readings = [(0, Ok(equal_samples(1000)))].into_iter().collect();
+    for pod in pods_mut(&mut inputs) {
+        pod.start_time = Some(seconds_ago(started_ago));
+        pod.ready.as_mut().unwrap().status = ready;
+    }
+    let report = inputs.report();
+    assert_eq!(report.state(State::Steady), state, "{report}");
+    let is_named = report.sentence.ends_with("; none of the 4 pods is ready");
+    assert_eq!(is_named, state == State::WaitingForPods, "{}", report.sentence);
+    let decision = inputs.decide();
+    assert_eq!(decision.explanation().unready_pods, is_named.then_some(4));
+}
+
+#[test]
+fn extra_pods_of_the_selector_are_in_the_sentence() {
     // Half of the target (33 % of 66 %) for four pods asks for two.
     let mut inputs = inputs_at(200, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
     inputs.scale = Ok(Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() });

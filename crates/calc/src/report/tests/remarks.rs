@@ -17,17 +17,12 @@ fn unready_pods_whose_samples_count_are_in_the_sentence(
     #[case] end: &str,
 ) {
     let mut inputs = inputs(json!({}));
-    let target = json!({ "type": "AverageValue", "averageValue": "10" });
-    let source = json!({ "metric": { "name": "rps" }, "target": target });
-    let rps = json!({ "type": "Pods", "pods": source });
-    inputs.hpa.spec.metrics = vec![serde_json::from_value(rps).unwrap()];
+    set_metric(&mut inputs, rps_spec());
     inputs.readings = [(0, Ok(equal_samples(10_000)))].into_iter().collect();
-    let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
-    for pod in pods.iter_mut().take(count) {
-        pod.start_time = Some(at(started_ago));
+    for pod in pods_mut(&mut inputs).take(count) {
+        pod.start_time = Some(seconds_ago(started_ago));
         pod.ready.as_mut().unwrap().status = Some(false);
     }
-    inputs.selected = SelectedPods::new(pods);
     let report = inputs.report();
     assert!(report.sentence.ends_with(end), "{}", report.sentence);
     let command = "kubectl describe pods --selector 'app=web' --namespace shop";
@@ -37,10 +32,8 @@ fn unready_pods_whose_samples_count_are_in_the_sentence(
 
 /// Replaces the metrics by an External one, which is at its target for four replicas.
 fn set_external_metric(inputs: &mut Inputs) {
-    let target = json!({ "type": "AverageValue", "averageValue": "5" });
-    let source = json!({ "metric": { "name": "queue" }, "target": target });
-    let queue = json!({ "type": "External", "external": source });
-    inputs.hpa.spec.metrics = vec![serde_json::from_value(queue).unwrap()];
+    let queue = external("queue", &json!({ "type": "AverageValue", "averageValue": "5" }));
+    set_metric(inputs, queue);
     let reading = Reading::External(vec![crate::MilliValue::from_units(20)].into());
     inputs.readings = [(0, Ok(reading))].into_iter().collect();
 }
@@ -57,14 +50,14 @@ fn pending_pods_are_in_the_sentence_about_an_external_metric() {
 fn unschedulable_pods_are_in_the_sentence_about_an_external_metric() {
     let mut inputs = inputs_with_pending_pod(500, 900);
     set_external_metric(&mut inputs);
-    std::sync::Arc::make_mut(&mut inputs.selected.pods[3]).unschedulable = true;
+    pod_mut(&mut inputs, 3).unschedulable = true;
     let report = inputs.report();
     let end = "; 1 of 4 pods can't be scheduled";
     assert!(report.sentence.ends_with(end), "{}", report.sentence);
     assert_eq!(report.state(State::Steady), State::WaitingForPods);
     // The controller reads the metric, and its status has the value.
     let mut inputs = inputs_with_unreadable_metric("True");
-    std::sync::Arc::make_mut(&mut inputs.selected.pods[3]).unschedulable = true;
+    pod_mut(&mut inputs, 3).unschedulable = true;
     let sentence = inputs.report().sentence;
     assert!(sentence.starts_with("has ") && sentence.contains(end), "{sentence}");
 }
@@ -82,8 +75,7 @@ fn pause_that_kube_controller_manager_ignores_is_in_the_sentence() {
     let mut inputs = inputs(json!({}));
     let annotation = "autoscaling.hpa-rs.dev/pause".to_owned();
     inputs.hpa.metadata.annotations.insert(annotation, "true".to_owned());
-    let settings =
-        Settings::default().for_kube_controller_manager(&inputs.hpa, &SettingPolicy::default());
+    let settings = built_in_settings(&inputs.hpa);
     inputs.settings = settings.clone();
     let report = inputs.report();
     let known = "; kube-controller-manager, which stored the status last, ignores the pause";
@@ -126,8 +118,7 @@ fn succeeded_pods_that_kube_controller_manager_counts_are_in_the_sentence() {
     assert!(of_hpa_rs.sentence.starts_with("stays at 4: "), "{}", of_hpa_rs.sentence);
     assert!(!of_hpa_rs.sentence.contains("Succeeded"), "{}", of_hpa_rs.sentence);
     assert_eq!(of_hpa_rs.doubt, None);
-    let settings =
-        Settings::default().for_kube_controller_manager(&inputs.hpa, &SettingPolicy::default());
+    let settings = built_in_settings(&inputs.hpa);
     inputs.settings = settings.clone();
     let report = inputs.report();
     let known = "kube-controller-manager, which stored the status last, counts 1 Succeeded pod \
@@ -151,8 +142,7 @@ fn succeeded_pods_that_kube_controller_manager_counts_are_in_the_sentence() {
 #[test]
 fn succeeded_pods_do_not_matter_to_an_external_metric() {
     let mut inputs = inputs_with_succeeded_pod();
-    inputs.settings =
-        Settings::default().for_kube_controller_manager(&inputs.hpa, &SettingPolicy::default());
+    inputs.settings = built_in_settings(&inputs.hpa);
     set_external_metric(&mut inputs);
     let report = inputs.report();
     assert!(report.sentence.starts_with("stays at 4: "), "{}", report.sentence);

@@ -7,19 +7,18 @@ use super::*;
 
 const NOT_FOUND: &str =
     "the server could not find the requested resource (get pods.metrics.k8s.io)";
-const QUEUE_NOT_FOUND: &str = "unable to get external metric shop/queue/nil: unable to fetch metrics \
-                               from external metrics API: the server could not find the metric \
-                               queue";
+const QUEUE_NOT_FOUND: &str = "unable to get external metric shop/queue/nil: unable to fetch \
+                               metrics from external metrics API: the server could not find the \
+                               metric queue";
 const FAILED: &str = "the HPA was unable to compute the replica count: failed to get cpu \
                       utilization: ";
 
 /// Inputs whose CPU can't be read here, and the controller's `ScalingActive=False`.
 fn failing_inputs(error: &str, message: &str) -> Inputs {
     let mut inputs = inputs(json!({}));
-    let error = ReadError::fetch(MetricsApi::Resource, error);
-    inputs.readings = [(0, Err(error))].into_iter().collect();
+    inputs.readings = failed_reading(MetricsApi::Resource, error);
     let condition = scaling_inactive("FailedGetResourceMetric", &format!("{FAILED}{message}"));
-    inputs.hpa.status.conditions = vec![serde_json::from_value(condition).unwrap()];
+    inputs.hpa.status.conditions = vec![condition];
     inputs
 }
 
@@ -37,8 +36,7 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
     assert_eq!(report.state(State::Steady), State::Steady);
     let mut inputs = inputs_with_unreadable_metric("True");
     let forbidden = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
-    let error = ReadError::fetch(MetricsApi::External, forbidden);
-    inputs.readings = [(0, Err(error))].into_iter().collect();
+    inputs.readings = failed_reading(MetricsApi::External, forbidden);
     let report = inputs.report();
     assert_contains(&report, "You may not read queue, as the message says.");
     assert!(!report.to_string().contains("source of its own"), "{report}");
@@ -49,7 +47,7 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
 }
 
 #[test]
-fn metric_that_the_last_decision_did_not_need_is_not_called_unreadable() {
+fn silent_status_makes_the_decision_doubtful() {
     let mut inputs = inputs_with_unreadable_metric("True");
     inputs.hpa.status.current_metrics.clear();
     let rescaled = conditions_of(&[("AbleToScale", "True", "SucceededRescale")]);
@@ -66,8 +64,7 @@ fn metric_that_the_last_decision_did_not_need_is_not_called_unreadable() {
     assert_contains(&inputs.report(), advice);
     assert!(!inputs.report().to_string().contains("Check the names"), "{}", inputs.report());
     // kube-controller-manager has no other source, so the error is its own.
-    inputs.settings =
-        Settings::default().for_kube_controller_manager(&inputs.hpa, &SettingPolicy::default());
+    inputs.settings = built_in_settings(&inputs.hpa);
     let sentence = inputs.report().sentence;
     let expected = "stays at 4: queue cannot be read: the server could not find the metric queue";
     assert!(sentence.starts_with(expected), "{sentence}");
@@ -76,13 +73,15 @@ fn metric_that_the_last_decision_did_not_need_is_not_called_unreadable() {
 }
 
 #[rstest]
-#[case::no_status(json!([]))]
-#[case::old_failure(json!([scaling_inactive("FailedGetExternalMetric", QUEUE_NOT_FOUND)]))]
-#[case::other_failure(json!([scaling_inactive("InvalidSelector", "the selector is invalid")]))]
-fn name_of_a_metric_that_the_controller_has_just_read_is_not_doubted(#[case] conditions: Value) {
+#[case::no_status(vec![])]
+#[case::old_failure(vec![scaling_inactive("FailedGetExternalMetric", QUEUE_NOT_FOUND)])]
+#[case::other_failure(vec![scaling_inactive("InvalidSelector", "the selector is invalid")])]
+fn name_of_a_metric_that_the_controller_has_just_read_is_not_doubted(
+    #[case] conditions: Vec<Condition>,
+) {
     let mut inputs = inputs_with_unreadable_metric("True");
     inputs.hpa.status.current_metrics.clear();
-    inputs.hpa.status.conditions = serde_json::from_value(conditions).unwrap();
+    inputs.hpa.status.conditions = conditions;
     let doubt = "external.metrics.k8s.io has no metric queue";
     assert_contains(&inputs.report(), doubt);
     inputs.readings.set_controller_errors(vec![None]);
@@ -129,8 +128,7 @@ fn reported_conditions_follow_the_values_that_cannot_be_read_here(
 #[test]
 fn error_here_is_newer_than_the_status_of_kube_controller_manager() {
     let mut inputs = inputs_with_unreadable_metric("True");
-    let policy = SettingPolicy::default();
-    let settings = Settings::default().for_kube_controller_manager(&inputs.hpa, &policy);
+    let settings = built_in_settings(&inputs.hpa);
     inputs.settings = settings.clone();
     let report = inputs.report();
     let start = "stays at 4: queue cannot be read: the server";
@@ -140,7 +138,7 @@ fn error_here_is_newer_than_the_status_of_kube_controller_manager() {
     let sentence = inputs.report().sentence;
     assert!(sentence.starts_with("has 4 replicas, 4 desired: queue is at 7"), "{sentence}");
     let mut inputs = failing_inputs(NOT_FOUND, "no metrics returned from resource metrics API");
-    inputs.settings = Settings::default().for_kube_controller_manager(&inputs.hpa, &policy);
+    inputs.settings = built_in_settings(&inputs.hpa);
     let report = inputs.report();
     assert_eq!(report.sentence, format!("stays at 4: cpu cannot be read: {NOT_FOUND}"));
     assert!(!report.to_string().contains("use its flags"), "{report}");
@@ -386,28 +384,19 @@ fn reported_absence_of_an_api_has_advice_for_its_metrics() {
 }
 
 /// CPU, and a Pods metric `rps` that a rule of the controller has, but that can't be read here.
-fn inputs_with_rule(cpu: Result<Reading, ReadError>, condition: Value, rps: &Value) -> Inputs {
+fn inputs_with_rule(cpu: Result<Reading, ReadError>, condition: Condition, rps: &Value) -> Inputs {
     let mut inputs = failing_inputs(NOT_FOUND, NOT_FOUND);
     inputs.hpa.spec.metrics.push(serde_json::from_value(rps_spec()).unwrap());
     let no_api = ReadError::fetch(MetricsApi::Custom, error_texts::NO_CUSTOM_API);
     inputs.readings = [(0, cpu), (1, Err(no_api))].into_iter().collect();
-    inputs.hpa.status.conditions = vec![serde_json::from_value(condition).unwrap()];
+    inputs.hpa.status.conditions = vec![condition];
     inputs.hpa.status.current_metrics = serde_json::from_value(json!([{}, rps])).unwrap();
     inputs.hpa.status.current_replicas = 4;
     inputs
 }
 
-fn rps_spec() -> Value {
-    let target = json!({ "type": "AverageValue", "averageValue": "10" });
-    json!({ "type": "Pods", "pods": { "metric": { "name": "rps" }, "target": target } })
-}
-
-fn scaling_inactive(reason: &str, message: &str) -> Value {
-    json!({ "type": "ScalingActive", "status": "False", "reason": reason, "message": message })
-}
-
 /// The controller's condition if a rule could not return `rps`.
-fn rps_failure(cause: &str) -> Value {
+fn rps_failure(cause: &str) -> Condition {
     let message = format!(
         "the HPA was unable to compute the replica count: unable to get metric rps: unable to \
          fetch metrics from custom metrics API: {cause}"
@@ -464,8 +453,7 @@ fn advice_of_the_caller_about_annotations_replaces_that_about_an_absent_collecto
          queue{}: {NOT_FOUND}",
         error_texts::ALSO_NOT_BY_API
     );
-    let failed = scaling_inactive("FailedGetExternalMetric", &message);
-    inputs.hpa.status.conditions = vec![serde_json::from_value(failed).unwrap()];
+    inputs.hpa.status.conditions = vec![scaling_inactive("FailedGetExternalMetric", &message)];
     let known = BTreeMap::from([(0, "Correct the annotations.".to_owned())]);
     let advice = inputs.report_with_advice(None, &known).advice;
     assert!(advice[0].starts_with("Check the name in spec.metrics[0]"), "{advice:?}");
@@ -485,10 +473,8 @@ fn advice_of_the_caller_about_annotations_replaces_that_about_an_absent_collecto
 #[test]
 fn metric_in_the_url_of_a_cause_is_not_the_one_that_failed() {
     let mut inputs = inputs_with_unreadable_metric("False");
-    let target = json!({ "type": "Value", "value": "5" });
-    let source = json!({ "metric": { "name": "jobs" }, "target": target });
-    let jobs = serde_json::from_value(json!({ "type": "External", "external": source })).unwrap();
-    inputs.hpa.spec.metrics.push(jobs);
+    let jobs = external("jobs", &json!({ "type": "Value", "value": "5" }));
+    inputs.hpa.spec.metrics.push(serde_json::from_value(jobs).unwrap());
     let not_found = |name: &str| {
         let error = format!("the server could not find the metric {name}");
         Err(ReadError::fetch(MetricsApi::External, error))
@@ -501,8 +487,7 @@ fn metric_in_the_url_of_a_cause_is_not_the_one_that_failed() {
         "the HPA was unable to compute the replica count: unable to get external metric \
          shop/jobs/nil: unable to fetch metrics from external metrics API: {cause}"
     );
-    let failed = scaling_inactive("FailedGetExternalMetric", &message);
-    inputs.hpa.status.conditions = vec![serde_json::from_value(failed).unwrap()];
+    inputs.hpa.status.conditions = vec![scaling_inactive("FailedGetExternalMetric", &message)];
     let report = inputs.report();
     let expected = format!("jobs cannot be read: {cause}, as the controller last reported");
     assert!(report.sentence.contains(&expected), "{}", report.sentence);
@@ -529,9 +514,7 @@ fn name_of_a_metric_is_not_doubted_while_the_source_of_the_controller_fails() {
     let refused = "unable to fetch metrics: the request to Prometheus at p failed: refused";
     let inputs_after = |cause: &str| {
         let mut inputs = inputs_with_rule(Ok(equal_samples(431)), rps_failure(cause), &json!({}));
-        let source =
-            json!({ "metric": { "name": "lag" }, "target": { "type": "Value", "value": "5" } });
-        let lag = json!({ "type": "External", "external": source });
+        let lag = external("lag", &json!({ "type": "Value", "value": "5" }));
         inputs.hpa.spec.metrics.push(serde_json::from_value(lag).unwrap());
         let absent = format!("{} lag for", error_texts::UNKNOWN_METRIC);
         inputs.readings.insert(2, Err(ReadError::fetch(MetricsApi::External, absent)));
@@ -592,7 +575,7 @@ fn metric_that_the_user_may_not_read_makes_the_report_doubtful() {
 }
 
 #[test]
-fn failure_without_conditions_is_local_unless_every_controller_has_it() {
+fn metric_cannot_be_read_here_if_no_status_is_stored() {
     let mut inputs = failing_inputs(NOT_FOUND, NOT_FOUND);
     inputs.hpa.status.conditions.clear();
     let expected = format!("stays at 4: cpu cannot be read here: {NOT_FOUND}");
@@ -667,8 +650,8 @@ fn inputs_that_only_fail_there(milli: i64, cause: &str) -> Inputs {
     inputs
 }
 
-const FORBIDDEN_THERE: &str = "unable to get metrics for resource cpu: unable to fetch metrics from \
-                               resource metrics API: pods.metrics.k8s.io is forbidden: User \
+const FORBIDDEN_THERE: &str = "unable to get metrics for resource cpu: unable to fetch metrics \
+                               from resource metrics API: pods.metrics.k8s.io is forbidden: User \
                                \"hparun\" cannot list resource \"pods\"";
 const PROMETHEUS_THERE: &str = "unable to get metrics for resource cpu: unable to fetch metrics \
                                 from resource metrics API: unable to fetch metrics: the request to \
@@ -700,6 +683,13 @@ fn failure_of_the_controller_alone_is_in_the_first_line_and_the_first_advice(
 }
 
 #[test]
+fn advice_has_one_full_stop_after_the_reported_cause() {
+    let report = inputs_that_only_fail_there(431, "denied by a policy.").report();
+    let first = "The controller last reported FailedGetResourceMetric: denied by a policy. This ";
+    assert!(report.advice[0].starts_with(first), "{report}");
+}
+
+#[test]
 fn failure_of_the_controller_is_no_doubt_in_a_dry_run_or_without_a_controller() {
     let mut inputs = inputs_that_only_fail_there(431, FORBIDDEN_THERE);
     let idle = inputs.report_with_doubt(Some("no controller runs".to_owned()));
@@ -715,8 +705,7 @@ fn failure_of_the_controller_is_no_doubt_in_a_dry_run_or_without_a_controller() 
 #[test]
 fn status_of_zero_replicas_is_no_doubt_after_a_scale_up_by_hand() {
     let mut inputs = inputs_that_only_fail_there(431, "");
-    let disabled = scaling_inactive("ScalingDisabled", "scaling is disabled");
-    inputs.hpa.status.conditions = vec![serde_json::from_value(disabled).unwrap()];
+    inputs.hpa.status.conditions = vec![scaling_inactive("ScalingDisabled", "scaling is disabled")];
     let report = inputs.report();
     assert!(report.sentence.starts_with("stays at 4: "), "{}", report.sentence);
     assert_eq!(report.doubt, None);
@@ -745,8 +734,7 @@ fn inputs_with_active_fallback(message: &str) -> Inputs {
     let annotation = json!({ "failureDurationSeconds": 60, "replicas": 6 }).to_string();
     let fallback = ("autoscaling.hpa-rs.dev/fallback".to_owned(), annotation);
     inputs.hpa.metadata.annotations = [fallback].into_iter().collect();
-    let policy = SettingPolicy::default();
-    inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
+    resolve_settings(&mut inputs);
     inputs.history = None;
     let condition = json!({ "type": "ExternalMetricFallbackActive", "status": "True",
         "reason": "FallbackActive", "message": message,
@@ -830,7 +818,7 @@ fn metric_by_pod_without_values_is_not_of_an_unreadable_source() {
     let target = json!({ "type": "AverageValue", "averageValue": "5" });
     let source = json!({ "metric": { "name": "queue" }, "target": target });
     let metric = json!({ "type": "Pods", "pods": source });
-    inputs.hpa.spec.metrics = vec![serde_json::from_value(metric).unwrap()];
+    set_metric(&mut inputs, metric);
     let current = json!({ "metric": { "name": "queue" }, "current": {} });
     let current = json!([{ "type": "Pods", "pods": current }]);
     inputs.hpa.status.current_metrics = serde_json::from_value(current).unwrap();
@@ -844,12 +832,10 @@ fn metric_by_pod_without_values_is_not_of_an_unreadable_source() {
 fn cause_of_the_controller_does_not_end_with_an_empty_selector() {
     let mut inputs = inputs_with_unreadable_metric("True");
     let forbidden = "queue.external.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
-    let error = ReadError::fetch(MetricsApi::External, forbidden);
-    inputs.readings = [(0, Err(error))].into_iter().collect();
+    inputs.readings = failed_reading(MetricsApi::External, forbidden);
     let start = "the HPA was unable to compute the replica count: ";
     let message = format!("{start}{QUEUE_NOT_FOUND} for ");
-    let failed = scaling_inactive("FailedGetExternalMetric", &message);
-    inputs.hpa.status.conditions = vec![serde_json::from_value(failed).unwrap()];
+    inputs.hpa.status.conditions = vec![scaling_inactive("FailedGetExternalMetric", &message)];
     let sentence = inputs.report().sentence;
     let cause = "queue cannot be read: the server could not find the metric queue, as the \
                  controller last reported";

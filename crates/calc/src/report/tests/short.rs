@@ -11,9 +11,10 @@ fn metric(name: &str, utilization: i32) -> Value {
     json!({ "type": "Resource", "resource": { "name": name, "target": target } })
 }
 
-fn used(name: &str, utilization: i32) -> Value {
+fn cpu_status(utilization: i32) -> MetricStatus {
     let current = json!({ "averageUtilization": utilization, "averageValue": "100m" });
-    json!({ "type": "Resource", "resource": { "name": name, "current": current } })
+    let status = json!({ "type": "Resource", "resource": { "name": "cpu", "current": current } });
+    serde_json::from_value(status).unwrap()
 }
 
 fn condition(kind: &str, status: &str, reason: &str) -> Value {
@@ -38,7 +39,7 @@ fn hpa(current: i32, desired: i32, other: &[Value]) -> HorizontalPodAutoscaler {
         "spec": { "scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 9,
             "metrics": [metric("cpu", 60)] },
         "status": { "currentReplicas": current, "desiredReplicas": desired,
-            "conditions": conditions, "currentMetrics": [used("cpu", 90)] },
+            "conditions": conditions, "currentMetrics": [cpu_status(90)] },
     }))
     .unwrap()
 }
@@ -77,6 +78,8 @@ fn state_and_sentence_follow_from_the_status(
     #[case] state: State,
     #[case] sentence: &str,
 ) {
+    // The settings pause all cases. A pause is reported only with the condition Paused or in a
+    // failing state.
     let settings = Settings::default().with(|settings| settings.pause = Pause::BOTH);
     let report = ShortReport::new(&hpa(current, desired, other), &settings);
     let sentence = sentence.replace("MEASURED", MEASURED).replace("WAITS", WAITS);
@@ -98,7 +101,7 @@ fn disabled_direction_is_not_limited_for_now() {
 #[test]
 fn disabled_direction_precedes_the_stabilization_that_holds() {
     let mut hpa = hpa(4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")]);
-    hpa.status.current_metrics = vec![serde_json::from_value(used("cpu", 20)).unwrap()];
+    hpa.status.current_metrics = vec![cpu_status(20)];
     let mut report = |behavior: Value| {
         hpa.spec.behavior = serde_json::from_value(behavior).unwrap();
         let report = ShortReport::new(&hpa, &Settings::default());
@@ -123,8 +126,7 @@ fn maximum_is_a_problem_only_if_the_metrics_ask_for_more(
 ) {
     let stabilized = condition("AbleToScale", "True", "ScaleDownStabilized");
     let mut hpa = hpa(9, 9, &[stabilized, condition("ScalingLimited", "True", "TooManyReplicas")]);
-    let current = serde_json::from_value(used("cpu", utilization)).unwrap();
-    hpa.status.current_metrics = vec![current];
+    hpa.status.current_metrics = vec![cpu_status(utilization)];
     let report = ShortReport::new(&hpa, &Settings::default());
     let sentence = format!("cpu is at {utilization}% of requests, target 60%; {limit}");
     assert_eq!((report.state, report.sentence), (state, sentence));
@@ -136,7 +138,7 @@ fn scale_up_by_a_past_recommendation_is_not_at_the_maximum() {
     let scaled = condition("AbleToScale", "True", "SucceededRescale");
     let mut hpa = hpa(4, 9, &[scaled, condition("ScalingLimited", "True", "TooManyReplicas")]);
     assert_eq!(ShortReport::new(&hpa, &Settings::default()).state, State::AtMaximum);
-    hpa.status.current_metrics = vec![serde_json::from_value(used("cpu", 20)).unwrap()];
+    hpa.status.current_metrics = vec![cpu_status(20)];
     assert_eq!(ShortReport::new(&hpa, &Settings::default()).state, State::Scaling);
 }
 
@@ -144,13 +146,13 @@ fn scale_up_by_a_past_recommendation_is_not_at_the_maximum() {
 #[case::minimum(2, "ScaleDownStabilized", State::AtMinimum)]
 #[case::maximum(9, "ScaleUpStabilized", State::AtMaximum)]
 #[case::between(4, "ScaleDownStabilized", State::Stabilizing)]
-fn bound_that_binds_as_well_precedes_stabilization(
+fn reached_bound_precedes_stabilization(
     #[case] replicas: i32,
     #[case] reason: &str,
     #[case] state: State,
 ) {
     let mut hpa = hpa(replicas, replicas, &[condition("AbleToScale", "True", reason)]);
-    hpa.status.current_metrics = vec![serde_json::from_value(used("cpu", 20)).unwrap()];
+    hpa.status.current_metrics = vec![cpu_status(20)];
     assert_eq!(ShortReport::new(&hpa, &Settings::default()).state, state);
 }
 
@@ -163,7 +165,7 @@ fn scheduled_minimum_precedes_stabilization(
     let limited = condition("ScalingLimited", "True", "TooFewReplicas");
     let settings = condition("CustomSettings", "True", "Set");
     let mut hpa = hpa(7, 7, &[condition("AbleToScale", "True", able), limited, settings]);
-    hpa.status.current_metrics = vec![serde_json::from_value(used("cpu", utilization)).unwrap()];
+    hpa.status.current_metrics = vec![cpu_status(utilization)];
     let report = ShortReport::new(&hpa, &Settings::default());
     let sentence = format!("cpu is at {utilization}% of requests, target 60%; minReplicas is 7");
     assert_eq!((report.state, report.sentence), (State::AtMinimum, sentence));
@@ -181,7 +183,7 @@ fn other_autoscalers_of_the_target_are_named_once() {
     let report = |hpa| ShortReport::with_surroundings(&hpa, &Settings::default(), surroundings);
     let steady = report(hpa(2, 2, &[condition("ScalingLimited", "True", "TooFewReplicas")]));
     let expected = format!("{MEASURED}; minReplicas is 2; rhpa/shop/web has the same target");
-    assert_eq!((&*steady.sentence, steady.is_problem(at(0))), (&*expected, true));
+    assert_eq!((&*steady.sentence, steady.is_problem(seconds_ago(0))), (&*expected, true));
     assert_eq!(steady.warnings, [Warning::SharedTarget]);
     let mut ambiguous = condition("ScalingActive", "False", "AmbiguousSelector");
     ambiguous["message"] = json!("pods are controlled by [shop/web rhpa/shop/web]");
@@ -204,7 +206,7 @@ fn only_an_autoscaler_that_scales_enforces_its_bounds(
 ) {
     let hpa = hpa(2, 2, &[condition("ScalingActive", "True", reason)]);
     let settings = Settings::default().with(|settings| settings.pause = pause);
-    let bounds = enforced_bounds(&hpa, &settings, at(0));
+    let bounds = enforced_bounds(&hpa, &settings, seconds_ago(0));
     let bounds = bounds.map(|Bounds { min_replicas, max_replicas }| (min_replicas, max_replicas));
     assert_eq!(bounds, expected);
 }
@@ -220,20 +222,27 @@ fn target_is_the_same_in_all_versions_of_its_api() {
     assert_ne!(key("apps/v1"), key("v1"));
 }
 
+/// Whether the state is a problem from this number of seconds after a scaling at `seconds_ago(0)`.
+fn becomes_problem_after(report: &ShortReport, seconds: i64) -> bool {
+    let scaled = seconds_ago(0);
+    let is_problem_after =
+        |seconds| report.is_problem(scaled + jiff::SignedDuration::from_secs(seconds));
+    !is_problem_after(seconds - 1) && is_problem_after(seconds)
+}
+
 #[test]
 fn pods_that_do_not_exist_are_counted_and_are_normal_after_a_scaling() {
     let mut hpa = hpa(3, 3, &[]);
     let scale = Scale { spec_replicas: 3, status_replicas: 2, selector: "app=web".into() };
-    hpa.status.last_scale_time = Some(at(59));
+    hpa.status.last_scale_time = Some(seconds_ago(0));
     let report = with_scale(&hpa, &scale);
     let expected = (State::WaitingForPods, format!("{MEASURED}; 2 of 3 pods exist"));
     assert_eq!((report.state, report.sentence.clone()), expected);
-    assert!(!report.is_problem(at(0)) && report.is_problem(at(-1)));
+    assert!(becomes_problem_after(&report, 60));
     let all = Scale { status_replicas: 3, ..scale };
-    hpa.status.last_scale_time = Some(at(299));
     let report = with_scale(&hpa, &all);
     assert_eq!(report.sentence, format!("{MEASURED}; stays at 3, {WAITS}"));
-    assert!(!report.is_problem(at(0)) && report.is_problem(at(-1)));
+    assert!(becomes_problem_after(&report, 300));
 }
 
 #[test]
@@ -255,7 +264,7 @@ fn last_decision_has_the_cause_that_the_status_lacks() {
 #[test]
 fn pods_that_do_not_exist_precede_the_maximum() {
     let mut hpa = hpa(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")]);
-    hpa.status.last_scale_time = Some(at(10));
+    hpa.status.last_scale_time = Some(seconds_ago(10));
     assert!(ShortReport::new(&hpa, &Settings::default()).needs_scale());
     let scale = |existing| Scale {
         spec_replicas: 9,
@@ -266,7 +275,7 @@ fn pods_that_do_not_exist_precede_the_maximum() {
     let report = with_scale(&hpa, &three);
     let expected = (State::WaitingForPods, format!("{MEASURED}; 3 of 9 pods exist"));
     assert_eq!((report.state, report.sentence.clone()), expected);
-    assert!(!report.is_problem(at(0)), "they may be being created");
+    assert!(!report.is_problem(seconds_ago(0)), "they may be being created");
     for existing in [0, 9] {
         assert_eq!(with_scale(&hpa, &scale(existing)).state, State::AtMaximum);
     }
@@ -277,7 +286,7 @@ fn pods_that_do_not_exist_precede_the_maximum() {
     };
     let report = ShortReport::with_surroundings(&hpa, &Settings::default(), refused);
     let expected = format!("{MEASURED}; 3 of 9 pods exist: exceeded quota: pods");
-    assert_eq!((report.sentence.as_str(), report.is_problem(at(0))), (&*expected, true));
+    assert_eq!((report.sentence.as_str(), report.is_problem(seconds_ago(0))), (&*expected, true));
 }
 
 #[test]
@@ -288,12 +297,12 @@ fn unschedulable_pods_precede_the_maximum_and_a_steady_state() {
         ShortReport::with_surroundings(hpa, &Settings::default(), surroundings)
     };
     let mut held = hpa(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")]);
-    held.status.last_scale_time = Some(at(59));
+    held.status.last_scale_time = Some(seconds_ago(0));
     let unschedulable = "3 of 9 pods can't be scheduled";
     let of_held = report(&held, surroundings);
     let expected = (State::WaitingForPods, format!("{MEASURED}; {unschedulable}"));
     assert_eq!((of_held.state, of_held.sentence.clone()), expected);
-    assert!(!of_held.is_problem(at(0)) && of_held.is_problem(at(-1)), "nodes may be added");
+    assert!(becomes_problem_after(&of_held, 60), "nodes may be added");
     let two = Scale { spec_replicas: 9, status_replicas: 2, selector: "app=web".into() };
     let of_missing = report(&held, Surroundings { scale: Some(&two), ..surroundings });
     let expected = format!("{MEASURED}; 2 of 9 pods exist; {unschedulable}");
@@ -303,6 +312,24 @@ fn unschedulable_pods_precede_the_maximum_and_a_steady_state() {
     assert_eq!(ShortReport::new(&steady, &Settings::default()).state, State::Steady);
     let of_steady = report(&steady, surroundings);
     assert_eq!((of_steady.state, &*of_steady.sentence), (State::WaitingForPods, unschedulable));
+}
+
+/// The metric is read from elsewhere, so the status doesn't show that no pod is ready.
+#[rstest]
+#[case::at_minimum(2, "TooFewReplicas")]
+#[case::at_maximum(9, "TooManyReplicas")]
+fn unready_pods_precede_the_bounds(#[case] replicas: i32, #[case] reason: &str) {
+    let mut hpa = hpa(replicas, replicas, &[condition("ScalingLimited", "True", reason)]);
+    hpa.status.last_scale_time = Some(seconds_ago(0));
+    let decision = "queue is at 1, target 10; none of the 2 pods is ready";
+    let surroundings = Surroundings {
+        unready_pods: Some(2),
+        last_decision: Some(decision),
+        ..Surroundings::default()
+    };
+    let report = ShortReport::with_surroundings(&hpa, &Settings::default(), surroundings);
+    assert_eq!((report.state, &*report.sentence), (State::WaitingForPods, decision));
+    assert!(becomes_problem_after(&report, 300), "they may be starting");
 }
 
 #[rstest]
@@ -330,7 +357,7 @@ fn pause_of_one_direction_is_a_state_while_it_prevents_scaling(
         settings.pause = Pause { up: false, down: true };
     });
     let report = ShortReport::new(&hpa, &settings);
-    assert!(report.is_problem(at(0)), "a pause is listed even if it prevents nothing now");
+    assert!(report.is_problem(seconds_ago(0)), "a pause is listed even if it prevents nothing now");
     let sentence = sentence.replace("MEASURED", MEASURED).replace("WAITS", WAITS);
     assert_eq!((report.state, report.sentence), (state, sentence));
 }
@@ -341,7 +368,7 @@ fn invalid_setting_is_a_problem_with_any_controller() {
     let old = condition("CustomSettings", "True", "InvalidSettings");
     let mut hpa = hpa(9, 9, &[old]);
     hpa.metadata.annotations.insert("autoscaling.hpa-rs.dev/paused".into(), "true".into());
-    let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
+    let settings = built_in_settings(&hpa);
     let report = ShortReport::new(&hpa, &settings);
     assert_eq!(report.warnings, [Warning::InvalidSettings]);
     let text = "invalid settings: annotation autoscaling.hpa-rs.dev/paused is not a setting (did \
@@ -353,13 +380,13 @@ fn invalid_setting_is_a_problem_with_any_controller() {
 fn pods_of_other_owners_are_a_problem() {
     let extra = condition("SelectorMatchesExtraPods", "True", "PodsOfOthers");
     let mut hpa = hpa(4, 4, &[extra]);
-    hpa.status.current_metrics = vec![serde_json::from_value(used("cpu", 60)).unwrap()];
+    hpa.status.current_metrics = vec![cpu_status(60)];
     let report = ShortReport::new(&hpa, &Settings::default());
     assert_eq!(report.state, State::Steady);
     assert_eq!(report.warnings, [Warning::ExtraPods]);
     assert!(report.sentence.ends_with("; PodsOfOthers!"), "{}", report.sentence);
     assert!(report.is_problem(Timestamp::UNIX_EPOCH));
-    let built_in = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
+    let built_in = built_in_settings(&hpa);
     assert_eq!(ShortReport::new(&hpa, &built_in).warnings, [], "it doesn't update the condition");
 }
 
@@ -388,8 +415,7 @@ fn dry_run_is_the_state_even_without_a_status() {
 fn field_of_a_pause_and_of_a_dry_run_is_named() {
     let mut inputs = inputs(json!({ "pause": "down", "dryRun": true }));
     inputs.hpa.metadata.annotations.insert("autoscaling.hpa-rs.dev/pause".into(), "up".into());
-    inputs.settings =
-        inputs.settings.for_autoscaler(&inputs.hpa, &SettingPolicy::default()).settings;
+    resolve_settings(&mut inputs);
     let report = inputs.report();
     let start = "is paused for scaling down by spec.pause and is in dry run by spec.dryRun and ";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
@@ -403,6 +429,12 @@ fn field_of_a_pause_and_of_a_dry_run_is_named() {
     let settings = Settings::default().with(|settings| settings.pause = inputs.settings.pause);
     let paused = ShortReport::new(&hpa, &settings);
     assert_eq!(paused.pause.as_deref(), Some("paused for scaling down by spec.pause"));
+    let mut conditions = hpa.status.conditions.iter_mut();
+    let condition = conditions.find(|one| one.condition_type == ConditionType::Paused);
+    condition.unwrap().last_transition_time = Some(seconds_ago(0));
+    let sentence = ShortReport::new(&hpa, &settings).sentence;
+    let start = "paused for scaling down by spec.pause since 1970-01-01T02:46:40Z; ";
+    assert!(sentence.starts_with(start), "{sentence}");
 }
 
 #[test]
@@ -412,12 +444,12 @@ fn pause_has_no_effect_with_the_built_in_controller() {
         let annotation = format!("autoscaling.hpa-rs.dev/{name}");
         hpa.metadata.annotations.insert(annotation, "true".to_owned());
     }
-    let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
+    let settings = built_in_settings(&hpa);
     let report = ShortReport::new(&hpa, &settings);
     let expected = format!(
-        "{MEASURED}; stays at 9, {WAITS}; \
-         kube-controller-manager, which stored the status last, ignores the pause; \
-         kube-controller-manager, which stored the status last, ignores the dry run"
+        "kube-controller-manager, which stored the status last, ignores the pause; \
+         kube-controller-manager, which stored the status last, ignores the dry run; {MEASURED}; \
+         stays at 9, {WAITS}"
     );
     assert_eq!((report.state, &*report.sentence), (State::WaitingForPods, &*expected));
     assert_eq!(report.warnings, [Warning::PauseIgnored, Warning::DryRunIgnored]);
@@ -429,7 +461,7 @@ fn pause_has_no_effect_with_the_built_in_controller() {
         "{sentence}"
     );
     hpa.metadata.annotations.clear();
-    let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
+    let settings = built_in_settings(&hpa);
     let report = ShortReport::new(&hpa, &settings);
     assert_eq!((report.state, report.warnings.len()), (State::WaitingForPods, 0));
 }
@@ -441,32 +473,32 @@ fn settings_of_an_unknown_controller_say_what_each_controller_does() {
         let annotation = format!("autoscaling.hpa-rs.dev/{name}");
         hpa.metadata.annotations.insert(annotation, value.to_owned());
     }
-    let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
+    let settings = built_in_settings(&hpa);
     let report = ShortReport::new(&hpa, &settings.with_unknown_controller());
     let ignores = "kube-controller-manager, which stored the status last, ignores";
     let expected = format!(
-        "; hpa-rs would obey the pause; {ignores} the pause; in dry run by annotation, hpa-rs \
-         would write nothing; {ignores} the annotation; hpa-rs would apply the setting \
-         sync-period; {ignores} it"
+        "hpa-rs would obey the pause; {ignores} the pause; in dry run by annotation, hpa-rs would \
+         write nothing; {ignores} the annotation; {MEASURED}; stays at 4, {WAITS}; hpa-rs would \
+         apply the setting sync-period; {ignores} it"
     );
-    assert!(report.sentence.ends_with(&expected), "{}", report.sentence);
+    assert_eq!(report.sentence, expected);
 }
 
 #[test]
 fn built_in_controller_that_has_replaced_hpa_rs_is_not_named_as_the_writer() {
     let mut hpa = hpa(4, 4, &[condition("Paused", "True", "PausedByAnnotation")]);
     hpa.metadata.annotations.insert("autoscaling.hpa-rs.dev/pause".into(), "true".into());
-    let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
+    let settings = built_in_settings(&hpa);
     let settings = settings.with_status_of_hpa_rs();
     let report = ShortReport::new(&hpa, &settings);
-    let expected = "; kube-controller-manager, which acts now, ignores the pause";
-    assert!(report.sentence.ends_with(expected), "{}", report.sentence);
+    let expected = "kube-controller-manager, which acts now, ignores the pause; ";
+    assert!(report.sentence.starts_with(expected), "{}", report.sentence);
     assert_eq!(report.state, State::WaitingForPods);
     assert_eq!(report.warnings, [Warning::PauseIgnored]);
     let report = ShortReport::new(&hpa, &settings.with_unknown_controller());
-    let expected = "; hpa-rs would obey the pause; kube-controller-manager, which may act now, \
-                    ignores the pause";
-    assert!(report.sentence.ends_with(expected), "{}", report.sentence);
+    let expected = "hpa-rs would obey the pause; kube-controller-manager, which may act now, \
+                    ignores the pause; ";
+    assert!(report.sentence.starts_with(expected), "{}", report.sentence);
 }
 
 #[test]
@@ -475,8 +507,7 @@ fn settings_have_no_effect_with_the_built_in_controller() {
     let mut report = |name: &str, value: &str| {
         let annotation = format!("autoscaling.hpa-rs.dev/{name}");
         hpa.metadata.annotations.insert(annotation, value.to_owned());
-        let settings =
-            Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
+        let settings = built_in_settings(&hpa);
         assert!(settings.has_ignored_settings());
         ShortReport::new(&hpa, &settings)
     };
@@ -580,7 +611,7 @@ fn metric_without_value_is_named() {
      \"web\" not found",
     "the target cannot be read: deployments.apps \"web\" not found"
 )]
-fn sentence_starts_with_the_cause(
+fn sentence_of_a_failure_is_its_root_cause(
     #[case] kind: &str,
     #[case] reason: &str,
     #[case] message: &str,

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use jiff::{
     Timestamp, ToSpan,
-    civil::{Date, Weekday},
+    civil::{Date, Time, Weekday},
     tz::{TimeZone, TimeZoneDatabase},
 };
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// The tz database is compiled in, so that no file of the host can change a decision.
 static TIME_ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 /// The maximum length of a time zone's name in bytes.
-const MAX_ZONE_LEN: usize = 64;
+pub const MAX_ZONE_LEN: usize = 64;
 
 /// An entry of the schedule: bounds that hold at some times of the week.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,10 +62,7 @@ pub enum Day {
 
 /// A time of day in hours and minutes, written `HH:MM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TimeOfDay {
-    /// Minutes since midnight.
-    minutes: u16,
-}
+pub struct TimeOfDay(Time);
 
 fn default_time_zone() -> TimeZone {
     TimeZone::UTC
@@ -97,13 +94,6 @@ mod zone_name {
     }
 }
 
-impl TimeOfDay {
-    /// The hours and minutes.
-    pub(crate) fn parts(self) -> (u16, u16) {
-        (self.minutes / 60, self.minutes % 60)
-    }
-}
-
 impl std::str::FromStr for TimeOfDay {
     type Err = &'static str;
 
@@ -116,19 +106,18 @@ impl std::str::FromStr for TimeOfDay {
         }
         let two_digits = |text: &str| {
             let is_valid = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-            is_valid.then(|| text.parse::<u16>().ok()).flatten()
+            is_valid.then(|| text.parse::<i8>().ok()).flatten()
         };
         let (hours, minutes) = text.split_once(':').ok_or(EXPECTED)?;
-        let hours = two_digits(hours).filter(|hours| *hours < 24).ok_or(EXPECTED)?;
-        let minutes = two_digits(minutes).filter(|minutes| *minutes < 60).ok_or(EXPECTED)?;
-        Ok(Self { minutes: hours * 60 + minutes })
+        let hours = two_digits(hours).ok_or(EXPECTED)?;
+        let minutes = two_digits(minutes).ok_or(EXPECTED)?;
+        Time::new(hours, minutes, 0, 0).map(Self).map_err(|_| EXPECTED)
     }
 }
 
 impl std::fmt::Display for TimeOfDay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (hours, minutes) = self.parts();
-        write!(f, "{hours:02}:{minutes:02}")
+        write!(f, "{:02}:{:02}", self.0.hour(), self.0.minute())
     }
 }
 
@@ -173,8 +162,8 @@ impl ScheduledBounds {
     ) -> impl Iterator<Item = (Timestamp, Timestamp)> + '_ {
         let today = self.time_zone.to_datetime(now).date();
         // From two days ago, because time zones have skipped whole days.
-        (-2..=days).filter_map(move |day| {
-            let date = today.checked_add(day.days()).ok()?;
+        (-2..=days).filter_map(move |offset| {
+            let date = today.checked_add(offset.days()).ok()?;
             let is_start =
                 self.days.is_empty() || self.days.iter().any(|day| day.weekday() == date.weekday());
             let end_date = if self.end > self.start { date } else { date.tomorrow().ok()? };
@@ -185,9 +174,7 @@ impl ScheduledBounds {
     }
 
     fn timestamp(&self, date: Date, time: TimeOfDay) -> Option<Timestamp> {
-        let (hours, minutes) = time.parts();
-        let time = date.at(i8::try_from(hours).ok()?, i8::try_from(minutes).ok()?, 0, 0);
-        self.time_zone.to_timestamp(time).ok()
+        self.time_zone.to_timestamp(date.to_datetime(time.0)).ok()
     }
 
     /// The reason why the entry is invalid, if it is.

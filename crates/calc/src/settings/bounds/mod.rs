@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-pub use self::entry::{Day, ScheduledBounds, TimeOfDay};
+pub use self::entry::{Day, MAX_ZONE_LEN, ScheduledBounds, TimeOfDay};
 use super::Settings;
 use crate::{api::HorizontalPodAutoscalerSpec, time::after};
 
@@ -161,7 +161,7 @@ impl Settings {
     ) -> (Bounds, Option<BoundsChange>) {
         let within = |days: i64| {
             let to = after(now, SignedDuration::from_hours(days * 24));
-            let (bounds, changes) = self.bounds_and_changes(spec, entries, now, to);
+            let (bounds, changes) = self.sweep(spec, entries, now, to);
             (bounds, changes.first().copied())
         };
         // Most schedules change within a day. A weekly entry changes within a week, or within two
@@ -178,7 +178,7 @@ impl Settings {
         to: Timestamp,
     ) -> Vec<BoundsChange> {
         let Some(schedule) = &self.bounds else { return Vec::new() };
-        self.bounds_and_changes(spec, schedule, from, to).1
+        self.sweep(spec, schedule, from, to).1
     }
 
     fn combine_entries<'a>(
@@ -201,7 +201,7 @@ impl Settings {
 
     /// The bounds at `from`, and their changes after it, up to and including `to`. One pass over
     /// the starts and ends of all entries.
-    fn bounds_and_changes(
+    fn sweep(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
         entries: &[ScheduledBounds],

@@ -15,8 +15,8 @@ use hpa_calc::{
     api::{CrossVersionObjectReference, ObjectMeta},
 };
 use hpa_metrics::{
-    CustomQuery, ExternalQuery, ListError, MetricError, MetricSource, ObjectLister, ObjectMetadata,
-    Objects, describe,
+    CustomQuery, ExternalQuery, ListError, MetricError, MetricSource, ObjectLister, Objects,
+    describe,
     resource::{ApiResource, GroupResource},
 };
 use jiff::Timestamp;
@@ -142,7 +142,7 @@ impl Cluster for FakeCluster {
         if *self.is_failing.lock() {
             return Err(LookupError::NotSynced("pods"));
         }
-        let pod = |name| Pod { name, ip: String::new(), ready_since: None, is_terminating: false };
+        let pod = |name| Pod { name, ..Pod::default() };
         Ok(self.names_of(&selector_of(target)).into_iter().map(pod).collect())
     }
 
@@ -187,14 +187,6 @@ impl ObjectLister for FakeCluster {
         selector: &Selector,
     ) -> Result<Vec<String>, ListError> {
         Ok(self.names_of(selector))
-    }
-
-    async fn running_pods(&self, _: &str, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
-        Err(ListError::NotSynced("pods"))
-    }
-
-    async fn nodes(&self, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
-        Err(ListError::NotSynced("nodes"))
     }
 }
 
@@ -257,15 +249,15 @@ impl Fixture {
     /// The pods with a value.
     pub(super) async fn pods(&self, selector: &str) -> Result<Vec<String>, MetricError> {
         let selector = Selector::parse(selector).unwrap();
-        let request = custom_query(GroupResource::pods()).selected(&selector);
-        let values = self.source.read_custom(request).await?;
+        let query = custom_query(GroupResource::pods()).selected(&selector);
+        let values = self.source.read_custom(query).await?;
         Ok(values.items.into_iter().map(|item| item.object.into()).collect())
     }
 
     /// The value and its age in seconds.
     pub(super) async fn external(&self, selector: &str) -> Result<(String, i64), String> {
-        let request = external_query(selector);
-        let values = self.source.read_external(request).await.map_err(|error| describe(&error))?;
+        let query = external_query(selector);
+        let values = self.source.read_external(query).await.map_err(|error| describe(&error))?;
         let item = &values.items[0];
         let now = Timestamp::UNIX_EPOCH + self.start.elapsed();
         let age = now.duration_since(item.timestamp).as_secs();

@@ -70,12 +70,9 @@ pub(super) fn endpoint(
     region: &str,
 ) -> Result<Uri, FetchError> {
     let variable = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
-    let configured = http
-        .environment_variable(&variable)
-        .or_else(|| http.environment_variable("AWS_ENDPOINT_URL"));
+    let configured = http.env_var(&variable).or_else(|| http.env_var("AWS_ENDPOINT_URL"));
     let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-    let url = configured.filter(|url| !url.is_empty());
-    let url = url.unwrap_or_else(|| format!("https://{service}.{region}.{domain}/"));
+    let url = configured.unwrap_or_else(|| format!("https://{service}.{region}.{domain}/"));
     url::parse(&url).map_err(|_| FetchError::AwsEndpoint(service))
 }
 
@@ -88,9 +85,9 @@ impl CredentialSource<'_> {
     /// Uses the first configured source, in the order of the AWS SDKs.
     async fn credentials(&self) -> Result<AwsCredentials, FetchError> {
         if let (Some(id), Some(key)) =
-            (self.variable("AWS_ACCESS_KEY_ID"), self.variable("AWS_SECRET_ACCESS_KEY"))
+            (self.http.env_var("AWS_ACCESS_KEY_ID"), self.http.env_var("AWS_SECRET_ACCESS_KEY"))
         {
-            let session_token = self.variable("AWS_SESSION_TOKEN").map(Secret::new);
+            let session_token = self.http.env_var("AWS_SESSION_TOKEN").map(Secret::new);
             let secret_key = Secret::new(key);
             return Ok(AwsCredentials {
                 access_key_id: id,
@@ -100,12 +97,12 @@ impl CredentialSource<'_> {
             });
         }
         if let (Some(file), Some(role)) =
-            (self.variable("AWS_WEB_IDENTITY_TOKEN_FILE"), self.variable("AWS_ROLE_ARN"))
+            (self.http.env_var("AWS_WEB_IDENTITY_TOKEN_FILE"), self.http.env_var("AWS_ROLE_ARN"))
         {
             return self.web_identity(file, &role).await;
         }
-        let relative = self.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-        let absolute = self.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+        let relative = self.http.env_var("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+        let absolute = self.http.env_var("AWS_CONTAINER_CREDENTIALS_FULL_URI");
         if let Some(url) =
             relative.map(|path| format!("{CONTAINER_CREDENTIALS_URL}{path}")).or(absolute)
         {
@@ -114,16 +111,11 @@ impl CredentialSource<'_> {
         self.instance().await
     }
 
-    fn variable(&self, name: &str) -> Option<String> {
-        self.http.environment_variable(name).filter(|value| !value.is_empty())
-    }
-
     /// Assumes the role of a service account (IRSA).
     async fn web_identity(&self, file: String, role: &str) -> Result<AwsCredentials, FetchError> {
         let token = Credential::File(file.into()).read()?;
-        let session = self
-            .variable("AWS_ROLE_SESSION_NAME")
-            .unwrap_or_else(|| DEFAULT_SESSION_NAME.to_owned());
+        let session = self.http.env_var("AWS_ROLE_SESSION_NAME");
+        let session = session.unwrap_or_else(|| DEFAULT_SESSION_NAME.to_owned());
         let form = form_urlencoded::Serializer::new(String::new())
             .append_pair("Action", "AssumeRoleWithWebIdentity")
             .append_pair("Version", "2011-06-15")
@@ -131,7 +123,7 @@ impl CredentialSource<'_> {
             .append_pair("RoleSessionName", &session)
             .append_pair("WebIdentityToken", token.text())
             .finish();
-        let region = self.variable("AWS_REGION").unwrap_or_else(|| self.region.to_owned());
+        let region = self.http.env_var("AWS_REGION").unwrap_or_else(|| self.region.to_owned());
         let endpoint = endpoint(self.http, "sts", &region)?;
         let request = HttpRequest::new(endpoint, Destination::Operator, self.http.limits(), "");
         let body = self.send(request.post("application/x-www-form-urlencoded", form)).await?;
@@ -155,8 +147,8 @@ impl CredentialSource<'_> {
 
     /// Reads the credentials of a container (ECS, EKS Pod Identity).
     async fn container(&self, url: &str) -> Result<AwsCredentials, FetchError> {
-        let token = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(Secret::new);
-        let file = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+        let token = self.http.env_var("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(Secret::new);
+        let file = self.http.env_var("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
         let file = file.map(|path| Credential::File(path.into()).read()).transpose()?;
         let mut request = self.local_request(Method::GET, url)?;
         if let Some(token) = file.or(token) {
@@ -169,10 +161,11 @@ impl CredentialSource<'_> {
 
     /// Reads the credentials of an instance from the metadata service (`IMDSv2`).
     async fn instance(&self) -> Result<AwsCredentials, FetchError> {
-        if self.variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value == "true") {
+        let disabled = self.http.env_var("AWS_EC2_METADATA_DISABLED");
+        if disabled.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
             return Err(FetchError::NotConfigured("a credential for AWS"));
         }
-        let endpoint = self.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+        let endpoint = self.http.env_var("AWS_EC2_METADATA_SERVICE_ENDPOINT");
         let endpoint = endpoint.unwrap_or_else(|| INSTANCE_METADATA_URL.to_owned());
         let base = endpoint.trim_end_matches('/');
         let lifetime = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
@@ -194,8 +187,7 @@ impl CredentialSource<'_> {
 
     /// Creates a request to a local metadata service. It never goes through a proxy.
     fn local_request(&self, method: Method, url: &str) -> Result<HttpRequest, FetchError> {
-        let uri: Uri =
-            url::parse(url).map_err(|_| FetchError::NotConfigured("a credential for AWS"))?;
+        let uri = url::parse(url).map_err(|_| FetchError::AwsEndpoint("for credentials"))?;
         let request = HttpRequest::new(uri, Destination::Local, self.http.limits(), "");
         Ok(HttpRequest {
             method,
@@ -220,4 +212,20 @@ fn decode(body: &[u8]) -> Result<AwsCredentials, FetchError> {
 
 fn unexpected_response(problem: &'static str) -> FetchError {
     FetchError::Response { service: "the source of credentials for AWS", problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn empty_endpoint_variable_counts_as_unset() {
+        let http = GuardedHttp::new(&Settings::default()).with_environment(|name| match name {
+            "AWS_ENDPOINT_URL_SQS" => Some(String::new()),
+            _ => Some("http://aws.example/".to_owned()),
+        });
+        let url = endpoint(&http, "sqs", "eu-central-1").unwrap();
+        assert_eq!(url.to_string(), "http://aws.example/");
+    }
 }

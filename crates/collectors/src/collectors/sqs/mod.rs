@@ -40,9 +40,9 @@ const MAX_QUEUE_URL_LEN: usize = 1024;
 pub(crate) struct SqsQueue {
     queue: String,
     region: String,
-    /// Whether to count messages that were received but not deleted. Not in the reference.
+    /// Whether to count messages that were received but not deleted. Not in kube-metrics-adapter.
     in_flight: bool,
-    /// Whether to count messages that can't be received yet. Not in the reference.
+    /// Whether to count messages that can't be received yet. Not in kube-metrics-adapter.
     delayed: bool,
 }
 
@@ -126,7 +126,7 @@ impl SqsQueue {
             call_action(context, "GetQueueUrl", &self.region, body).await?;
         // The cache stores the URL and, in its key, the name.
         if queue_url.len().max(self.queue.len()) > MAX_QUEUE_URL_LEN {
-            return Err(unexpected_response("the URL of the queue is longer than 1 KiB"));
+            return Err(unexpected_response("the queue's name or URL is longer than 1 KiB"));
         }
         let mut queues = clients.queue_urls.lock();
         if queues.len() >= MAX_QUEUE_URLS {

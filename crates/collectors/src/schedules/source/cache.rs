@@ -67,9 +67,9 @@ pub(super) struct CachedSchedule {
     size: usize,
     pub(super) metric: Result<Arc<ScheduledMetric>, String>,
     /// Cached, because all autoscalers of the schedule need it.
-    evaluation: Mutex<LastEvaluation>,
+    last_evaluation: Mutex<LastEvaluation>,
     /// Locked during an evaluation, for which concurrent reads wait.
-    pub(super) evaluating: tokio::sync::Mutex<()>,
+    pub(super) evaluation_lock: tokio::sync::Mutex<()>,
 }
 
 /// The last evaluation of a schedule. The status and several autoscalers share it.
@@ -89,6 +89,7 @@ impl CachedSchedule {
         settings: &Settings,
         hasher: &RandomState,
     ) -> Self {
+        // An object that can't be decoded counts as one without a spec, which is an error.
         let Fields { metadata, spec, status } = object.decode().unwrap_or_default();
         let spec = text(spec);
         let spec_hash = hasher.hash_one(spec);
@@ -108,6 +109,7 @@ impl CachedSchedule {
             Err(error) => (BTreeMap::new(), Err(error)),
         };
         let labels_size: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+        // Two strings for each label, and as much again for the nodes of the map.
         let labels_size = labels_size + labels.len() * 4 * size_of::<String>();
         // Errors of entries quote the spec.
         let metric_size = metric.as_ref().map_or(0, |metric| metric.entries_size() + spec.len());
@@ -118,38 +120,34 @@ impl CachedSchedule {
             spec_hash,
             size: labels_size + metric_size,
             metric,
-            evaluation: Mutex::default(),
-            evaluating: tokio::sync::Mutex::default(),
+            last_evaluation: Mutex::default(),
+            evaluation_lock: tokio::sync::Mutex::default(),
         }
     }
 
     /// The schedule with an error instead of its metric, and without labels.
-    pub(super) fn refused(self, error: String) -> Self {
+    fn with_error(self, error: String) -> Self {
         Self { labels: BTreeMap::new(), size: 0, metric: Err(error), ..self }
     }
 
     /// The cached evaluation, if it applies at a time.
     pub(super) fn evaluation_at(&self, now: Timestamp) -> Option<Evaluation> {
-        let last = self.evaluation.lock();
+        let last = self.last_evaluation.lock();
         last.current.as_ref().filter(|evaluation| evaluation.is_valid_at(now)).cloned()
     }
 
     /// Stores an evaluation that was made at `now`.
     pub(super) fn set_evaluation(&self, evaluation: Evaluation, now: Timestamp) {
-        let mut last = self.evaluation.lock();
+        let mut last = self.last_evaluation.lock();
         let expired = last.current.as_ref().and_then(|previous| previous.expired_at(now));
         last.last_change = expired.or(last.last_change);
         last.current = Some(evaluation);
     }
 
-    /// The time at which to read the value again for an autoscaler whose last reconcile started at
-    /// `since`. That is the next change or, if the value changed after `since`, at most a second
-    /// after `now`, because the reconcile may have read the earlier value.
-    ///
-    /// `None` if the value was never read, or if the schedule can't be compiled. Also `None` if the
-    /// value changed before `since` and was not read after the change.
+    /// The time at which an autoscaler must read the value again. See
+    /// [`super::Schedules::next_change`].
     pub(super) fn next_change(&self, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let last = self.evaluation.lock();
+        let last = self.last_evaluation.lock();
         let evaluation = last.current.as_ref()?;
         let last_change = evaluation.expired_at(now).or(last.last_change);
         let missed = last_change.filter(|at| *at > since);
@@ -211,9 +209,11 @@ impl State {
     fn add(&mut self, key: ScheduleKey, entry: CachedSchedule) {
         let used = self.used.entry((key.kind, key.namespace.clone())).or_default();
         let entry = if *used + entry.size > MAX_NAMESPACE_BYTES {
-            entry.refused(format!(
-                "the schedules of the namespace need more than {MAX_NAMESPACE_BYTES} bytes"
-            ))
+            let schedules = match key.kind {
+                ScheduleKind::Namespaced => "the schedules of the namespace",
+                ScheduleKind::Cluster => "the cluster-scoped schedules",
+            };
+            entry.with_error(format!("{schedules} need more than {MAX_NAMESPACE_BYTES} bytes"))
         } else {
             entry
         };
@@ -232,6 +232,21 @@ impl State {
         }
         Some(entry)
     }
+
+    /// Removes the schedules of a watch that are not in `listed`, and returns them.
+    fn remove_unlisted(
+        &mut self,
+        kind: ScheduleKind,
+        namespace: &str,
+        listed: &BTreeSet<ScheduleKey>,
+    ) -> Vec<ScheduleKey> {
+        let unlisted = |key: &&ScheduleKey| key.is_in(kind, namespace) && !listed.contains(*key);
+        let removed: Vec<_> = self.entries.keys().filter(unlisted).cloned().collect();
+        for key in &removed {
+            self.remove(key);
+        }
+        removed
+    }
 }
 
 impl Cache {
@@ -245,11 +260,7 @@ impl Cache {
         kind: ScheduleKind,
         namespace: &str,
     ) -> Vec<(ScheduleKey, Arc<CachedSchedule>)> {
-        let is_in_scope = |key: &ScheduleKey| {
-            let is_all = kind == ScheduleKind::Cluster || namespace.is_empty();
-            key.kind == kind && (is_all || key.namespace == namespace)
-        };
-        self.all().into_iter().filter(|(key, _)| is_in_scope(key)).collect()
+        self.all().into_iter().filter(|(key, _)| key.is_in(kind, namespace)).collect()
     }
 
     pub(super) fn all(&self) -> Vec<(ScheduleKey, Arc<CachedSchedule>)> {
@@ -274,7 +285,7 @@ impl Cache {
             || state.health.values().any(|health| *health == Health::NotSynced(None))
     }
 
-    /// A message for each watch that has not synced, or one if no watch has started.
+    /// A message for each kind with a watch that has not synced, or one if no watch has started.
     pub(super) fn problems(&self) -> Vec<String> {
         let state = self.state.read();
         if state.health.is_empty() {
@@ -284,7 +295,9 @@ impl Cache {
             Health::NotSynced(_) => Some(format!("{} are not synced yet", kind.resource())),
             Health::Synced | Health::NotInstalled => None,
         });
-        not_synced.collect()
+        let mut problems: Vec<_> = not_synced.collect();
+        problems.dedup();
+        problems
     }
 
     /// A receiver that is notified of changes of schedules and of watches.
@@ -300,23 +313,19 @@ impl Cache {
         namespace: &str,
         health: Health,
     ) -> Vec<ScheduleKey> {
-        let mut removed = Vec::new();
         let mut state = self.state.write();
         let current =
             state.health.entry((kind, namespace.to_owned())).or_insert(Health::NotSynced(None));
         if *current == health
             || *current == Health::Synced && matches!(health, Health::NotSynced(_))
         {
-            return removed;
+            return Vec::new();
         }
         current.clone_from(&health);
-        if health == Health::NotInstalled {
-            let of_watch = state.entries.keys().filter(|key| is_of_watch(key, kind, namespace));
-            removed.extend(of_watch.cloned());
-            for key in &removed {
-                state.remove(key);
-            }
-        }
+        let removed = match health {
+            Health::NotInstalled => state.remove_unlisted(kind, namespace, &BTreeSet::new()),
+            Health::Synced | Health::NotSynced(_) => Vec::new(),
+        };
         drop(state);
         self.changes.send_replace(());
         removed
@@ -330,16 +339,12 @@ impl Cache {
         namespace: &str,
         listed: &BTreeSet<ScheduleKey>,
     ) -> Vec<ScheduleKey> {
-        let deleted: Vec<ScheduleKey> = {
-            let state = self.state.read();
-            let of_watch = state.entries.keys().filter(|key| is_of_watch(key, kind, namespace));
-            of_watch.filter(|key| !listed.contains(*key)).cloned().collect()
-        };
-        for key in &deleted {
-            self.remove(key);
+        let removed = self.state.write().remove_unlisted(kind, namespace, listed);
+        if !removed.is_empty() {
+            self.changes.send_replace(());
         }
         self.update_health(kind, namespace, Health::Synced);
-        deleted
+        removed
     }
 
     /// Adds or replaces a schedule. Returns whether its values may differ.
@@ -348,7 +353,7 @@ impl Cache {
         let previous = state.remove(&key);
         let unchanged = previous.filter(|previous| previous.spec_hash == entry.spec_hash);
         if let Some(previous) = &unchanged {
-            entry.evaluation = Mutex::new(previous.evaluation.lock().clone());
+            entry.last_evaluation = Mutex::new(previous.last_evaluation.lock().clone());
         }
         state.add(key.clone(), entry);
         let added = state.entries.get(&key);
@@ -364,8 +369,4 @@ impl Cache {
         self.state.write().remove(key);
         self.changes.send_replace(());
     }
-}
-
-fn is_of_watch(key: &ScheduleKey, kind: ScheduleKind, namespace: &str) -> bool {
-    key.kind == kind && (namespace.is_empty() || key.namespace == namespace)
 }

@@ -36,11 +36,8 @@ impl MetricsClient for ScheduleClient {
             _ => None,
         };
         let Some(schedule) = schedule else { return self.next.read(namespace, pods, query).await };
-        let (value, _) = self
-            .schedules
-            .value(&schedule)
-            .await
-            .map_err(|error| ReadError::fetch(MetricsApi::Custom, error))?;
+        let value = self.schedules.value(&schedule).await;
+        let (value, _) = value.map_err(|error| ReadError::fetch(MetricsApi::Custom, error))?;
         Ok(Reading::Object(MilliValue::from_units(value).into()))
     }
 }

@@ -44,10 +44,8 @@ impl ScheduleKind {
     pub(super) fn for_resource(resource: &GroupResource) -> Option<Self> {
         let is_group = resource.group.is_empty() || resource.group == GROUP;
         let name = resource.resource.as_str();
-        let is_named = |kind: &Self| {
-            name == kind.plural()
-                || kind.plural().strip_suffix('s').is_some_and(|singular| singular == name)
-        };
+        let is_named =
+            |kind: &Self| name == kind.plural() || kind.plural().strip_suffix('s') == Some(name);
         Self::ALL.into_iter().find(is_named).filter(|_| is_group)
     }
 
@@ -71,6 +69,13 @@ impl ScheduleKey {
     pub fn new(kind: ScheduleKind, namespace: &str, name: &str) -> Self {
         let namespace = if kind == ScheduleKind::Cluster { "" } else { namespace };
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// Whether the schedule has this kind, and is for the autoscalers of a namespace. An empty
+    /// namespace means all.
+    pub(super) fn is_in(&self, kind: ScheduleKind, namespace: &str) -> bool {
+        let is_all = kind == ScheduleKind::Cluster || namespace.is_empty();
+        self.kind == kind && (is_all || self.namespace == namespace)
     }
 
     /// The schedule that an autoscaler in `namespace` refers to by `describedObject`. `None` if the

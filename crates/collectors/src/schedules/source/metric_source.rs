@@ -84,8 +84,8 @@ impl Catalog for Schedules {
         ApiGroups { custom: true, ..ApiGroups::default() }
     }
 
-    /// Fails with a message for each watch that has not synced. The watch of a kind that is not
-    /// installed counts as synced.
+    /// Fails with a message for each kind with a watch that has not synced. The watch of a kind
+    /// that is not installed counts as synced.
     fn readiness(&self) -> Result<(), Vec<String>> {
         let problems = self.cache.problems();
         if problems.is_empty() { Ok(()) } else { Err(problems) }

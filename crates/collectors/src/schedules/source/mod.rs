@@ -52,13 +52,12 @@ pub enum NoScheduleValue {
     /// The API server doesn't have the resource.
     #[error("{} are not installed (hpa schedule crd prints their definition)", .0.resource())]
     NotInstalled(ScheduleKind),
-    /// The cache of schedules has not synced.
-    #[error("{} are not synced yet{reason}", kind.resource())]
-    NotSynced {
-        kind: ScheduleKind,
-        /// A colon and the last failure, or empty.
-        reason: String,
-    },
+    /// The first list of schedules is not complete.
+    #[error("{} are not synced yet", .0.resource())]
+    NotSynced(ScheduleKind),
+    /// The first list of schedules has failed.
+    #[error("{} are not synced yet: {failure}", kind.resource())]
+    ListFailed { kind: ScheduleKind, failure: String },
     /// The schedule is invalid.
     #[error("{key}: {problem}")]
     Invalid { key: ScheduleKey, problem: String },
@@ -82,22 +81,19 @@ impl Schedules {
             return Err(match self.cache.health(key) {
                 Health::Synced => NoScheduleValue::NotFound(key.clone()),
                 Health::NotInstalled => NoScheduleValue::NotInstalled(key.kind),
-                Health::NotSynced(reason) => {
-                    let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-                    NoScheduleValue::NotSynced { kind: key.kind, reason }
+                Health::NotSynced(None) => NoScheduleValue::NotSynced(key.kind),
+                Health::NotSynced(Some(failure)) => {
+                    NoScheduleValue::ListFailed { kind: key.kind, failure }
                 }
             });
         };
-        let evaluated = self.evaluation(key, &entry).await;
-        let value = evaluated.and_then(|(evaluation, now)| {
-            let value = evaluation.value.map_err(|error| error.to_string())?;
-            Ok((value, now))
-        });
         let invalid = |problem: String| {
             let problem = problem.chars().take(MAX_PROBLEM_CHARS).collect();
             NoScheduleValue::Invalid { key: key.clone(), problem }
         };
-        value.map_err(invalid)
+        let (evaluation, now) = self.evaluation(key, &entry).await.map_err(invalid)?;
+        let value = evaluation.value.map_err(|error| invalid(error.to_string()))?;
+        Ok((value, now))
     }
 
     /// The current evaluation of a schedule, and the time to which it applies. An evaluation runs
@@ -116,7 +112,7 @@ impl Schedules {
         if let Some(current) = cached() {
             return Ok(current);
         }
-        let _evaluating = entry.evaluating.lock().await;
+        let _lock = entry.evaluation_lock.lock().await;
         if let Some(current) = cached() {
             return Ok(current);
         }

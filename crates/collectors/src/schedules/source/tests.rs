@@ -68,12 +68,10 @@ fn with_definitions(testbed: Testbed) -> Testbed {
     for definition in crate::schedules::definition::schedule_definitions().unwrap() {
         testbed.apply(definition).unwrap();
     }
-    testbed.apply(namespace()).unwrap();
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
+    testbed.apply(namespace).unwrap();
     testbed
-}
-
-fn namespace() -> Value {
-    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } })
 }
 
 /// A schedule with ramps of one minute.
@@ -96,9 +94,8 @@ fn entry_after(seconds: i64) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn schedules_are_read_once_their_kinds_are_installed() {
+async fn schedules_are_read_after_their_kinds_are_installed() {
     let cluster = Cluster::start(&Testbed::default());
-    cluster.testbed.apply(namespace()).unwrap();
     let value = || cluster.value(ScheduleKind::Namespaced, "noon");
     assert_eq!(value().await.unwrap_err(), "scalingschedules.zalando.org are not synced yet");
     assert!(cluster.schedules.readiness().is_err());
@@ -109,9 +106,7 @@ async fn schedules_are_read_once_their_kinds_are_installed() {
     );
     assert_eq!(cluster.schedules.readiness(), Ok(()));
 
-    for definition in crate::schedules::definition::schedule_definitions().unwrap() {
-        cluster.testbed.apply(definition).unwrap();
-    }
+    with_definitions(cluster.testbed.clone());
     sleep(Duration::from_mins(2)).await;
     assert_eq!(value().await.unwrap_err(), "there is no ScalingSchedule shop/noon");
     let entry = json!({ "type": "OneTime", "value": 7, "durationMinutes": 60,
@@ -122,6 +117,17 @@ async fn schedules_are_read_once_their_kinds_are_installed() {
     cluster.testbed.delete("zalando.org/v1", "ScalingSchedule", "shop", "noon").unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(value().await.unwrap_err(), "there is no ScalingSchedule shop/noon");
+}
+
+#[test]
+fn readiness_has_one_message_for_each_kind() {
+    let schedules = Schedules::new(crate::schedules::Settings::default(), Arc::new(start));
+    for namespace in ["bank", "shop"] {
+        let kind = ScheduleKind::Namespaced;
+        schedules.cache.update_health(kind, namespace, Health::NotSynced(None));
+    }
+    let expected = "scalingschedules.zalando.org are not synced yet".to_owned();
+    assert_eq!(schedules.readiness(), Err(vec![expected]));
 }
 
 #[tokio::test(start_paused = true)]

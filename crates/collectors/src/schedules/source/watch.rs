@@ -45,6 +45,8 @@ impl Schedules {
         self.cache.update_health(kind, namespace, Health::NotSynced(None));
         let description = "scaling schedules";
         let mut watch = ObjectWatch::new(client, &kind.api_resource(), namespace, description);
+        // A list that starts again finds the schedules of the interrupted list unchanged. `Init`
+        // therefore keeps `changed_in_list`.
         let (mut listed, mut changed_in_list) = (BTreeSet::new(), BTreeSet::new());
         let key = |object: &StoredObject| {
             ScheduleKey::new(kind, &object.namespace().unwrap_or_default(), &object.name_any())

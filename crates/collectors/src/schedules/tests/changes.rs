@@ -89,8 +89,21 @@ proptest! {
     }
 }
 
-/// The window lasts until 00:30 and the ramp starts at 23:45. The reference ignores a window after
-/// the midnight of its day, and a ramp before it.
+#[test]
+fn changes_across_the_end_of_summer_time_match_value_at_each_minute() {
+    let spec = json!({
+        "scalingWindowDurationMinutes": 7,
+        "schedules": [
+            repeating("23:50", "00:20", &["Sat", "Sun"], "Europe/Berlin"),
+            repeating("02:10", "02:40", &["Sun"], "Europe/Berlin"),
+            {"type": "OneTime", "date": "2026-10-25T03:00:00Z", "durationMinutes": 5, "value": 333},
+        ],
+    });
+    check_two_weeks(&metric(spec, Compat::Off), at("2026-10-24T20:00:00Z"));
+}
+
+/// The window lasts until 00:30 and the ramp starts at 23:45. kube-metrics-adapter ignores a window
+/// after the midnight of its day, and a ramp before it.
 #[rstest]
 #[case::window(0, repeating("23:30", "", &["Mon"], "UTC"), "2026-11-23T23:30:00Z", 100)]
 // 75 %, rounded down to a tenth.

@@ -25,10 +25,10 @@ impl ChangeReconciles {
         }
     }
 
-    /// The due time of the reconcile for the next change: the time of the change, but at least
-    /// [`MIN_INTERVAL`] after the last reconcile for a change. Further changes until then need no
-    /// reconcile of their own.
-    pub(crate) fn due_for(&mut self, change: Instant) -> Instant {
+    /// Schedules the reconcile for the next change, and returns its due time: the time of the
+    /// change, but at least [`MIN_INTERVAL`] after the last reconcile for a change. Further changes
+    /// until then need no reconcile of their own.
+    pub(crate) fn schedule(&mut self, change: Instant) -> Instant {
         let earliest = self.last_start.map(|last| last + MIN_INTERVAL);
         let due = earliest.map_or(change, |earliest| change.max(earliest));
         self.due = Some(due);
@@ -48,7 +48,7 @@ mod tests {
         let mut reconciles = ChangeReconciles::default();
         let (mut start, mut starts) = (begin, Vec::new());
         while let Some(change) = changes.clone().find(|change| *change > start) {
-            start = reconciles.due_for(change);
+            start = reconciles.schedule(change);
             starts.push(start);
             reconciles.record_start(start);
         }
@@ -61,14 +61,14 @@ mod tests {
         let begin = Instant::now();
         let millis = |millis| begin + Duration::from_millis(millis);
         let mut reconciles = ChangeReconciles::default();
-        assert_eq!(reconciles.due_for(millis(5000)), millis(5000));
+        assert_eq!(reconciles.schedule(millis(5000)), millis(5000));
         reconciles.record_start(millis(4900));
-        assert_eq!(reconciles.due_for(millis(5000)), millis(5000));
+        assert_eq!(reconciles.schedule(millis(5000)), millis(5000));
         reconciles.record_start(millis(5000));
-        assert_eq!(reconciles.due_for(millis(5200)), millis(6000));
+        assert_eq!(reconciles.schedule(millis(5200)), millis(6000));
         reconciles.record_start(millis(5500));
-        assert_eq!(reconciles.due_for(millis(5700)), millis(6000));
+        assert_eq!(reconciles.schedule(millis(5700)), millis(6000));
         reconciles.record_start(millis(6000));
-        assert_eq!(reconciles.due_for(millis(9000)), millis(9000));
+        assert_eq!(reconciles.schedule(millis(9000)), millis(9000));
     }
 }

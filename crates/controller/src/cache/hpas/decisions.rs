@@ -99,17 +99,16 @@ impl Decisions {
         let at = |index: usize| self.samples.get(index).copied().unwrap_or(ABSENT);
         let present = |number: i64| (number != ABSENT).then_some(number);
         let replicas = |number: i64| i32::try_from(number).ok();
-        (0..self.samples.len() / stride).map(move |sample| {
+        (0..self.samples.len() / stride).filter_map(move |sample| {
             let start = sample * stride;
-            DecisionSample {
-                at: Timestamp::from_millisecond(at(start)).unwrap_or(Timestamp::MIN),
-                current: replicas(at(start + 1)).unwrap_or_default(),
+            let values = (start + FIXED_NUMBERS..start + stride).map(|index| present(at(index)));
+            Some(DecisionSample {
+                at: Timestamp::from_millisecond(at(start)).ok()?,
+                current: replicas(at(start + 1))?,
                 desired: replicas(at(start + 2)),
                 proposed: replicas(at(start + 3)),
-                values: (start + FIXED_NUMBERS..start + stride)
-                    .map(|index| present(at(index)))
-                    .collect(),
-            }
+                values: values.collect(),
+            })
         })
     }
 

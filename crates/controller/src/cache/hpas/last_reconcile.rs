@@ -32,7 +32,7 @@ pub(crate) struct LastReconcile {
     /// cached.
     pub(crate) finished: Instant,
     /// The excess of the autoscaler's sync period over the controller's. Zero if it is not longer.
-    pub(crate) excess: Duration,
+    pub(crate) period_excess: Duration,
     /// The due time of the next periodic reconcile.
     pub(crate) next_due: Option<Instant>,
     /// Only recorded for per-autoscaler metrics.
@@ -45,7 +45,7 @@ impl Default for LastReconcile {
             desired_replicas: None,
             error: None,
             finished: Instant::now(),
-            excess: Duration::ZERO,
+            period_excess: Duration::ZERO,
             next_due: None,
             detail: None,
         }
@@ -56,7 +56,7 @@ impl LastReconcile {
     /// The time from which the age of the last reconcile counts: its end plus the excess of the
     /// autoscaler's own sync period, so that a long period doesn't look late.
     pub(crate) fn age_start(&self) -> Instant {
-        self.finished + self.excess
+        self.finished + self.period_excess
     }
 }
 
@@ -70,6 +70,7 @@ pub(crate) struct ReconcileDetail {
     pub(crate) limited_by: Option<String>,
 }
 
+/// The replicas that one metric proposes.
 #[derive(Debug)]
 pub(crate) struct MetricProposal {
     /// The metric's index in `spec.metrics`.

@@ -23,7 +23,7 @@ pub(crate) use decisions::{DecisionRun, Decisions};
 pub(crate) use early_retries::NextDue;
 pub use last_reconcile::ErrorClass;
 pub(crate) use last_reconcile::{MetricProposal, ReconcileDetail};
-pub use overwritten_replicas::{MIN_OVERWRITTEN_SCALINGS, is_current_overwritten_report};
+pub use overwritten_replicas::overwritten_by_event;
 pub(crate) use peer_writes::PeerWrite;
 
 use crate::{k8s::StoredHpa, key::HpaKey};

@@ -1,12 +1,13 @@
 //! Detects that another client changes the target's replicas after each scaling.
 
+use hpa_calc::report::OverwrittenScalings;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::k8s::is_clearly_after;
 
 /// The number of overwritten scalings in a series after which they are reported. Fewer may come
 /// from a user who scales by hand.
-pub const MIN_OVERWRITTEN_SCALINGS: u32 = 3;
+const MIN_OVERWRITTEN_SCALINGS: u32 = 3;
 
 /// The time after which the next overwritten scaling is reported again, because events expire.
 /// After a burst, the event writer accepts one event of an object in this time.
@@ -21,10 +22,14 @@ const MAX_DELAY: SignedDuration = SignedDuration::from_mins(15);
 /// ended.
 const MAX_REPORT_AGE: SignedDuration = SignedDuration::from_mins(20);
 
-/// Whether an event that was last reported at this time is about an ongoing series. `false` for a
-/// time [in the future](is_clearly_after), which users may have forged.
-pub fn is_current_overwritten_report(reported_at: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(reported_at) <= MAX_REPORT_AGE && !is_clearly_after(reported_at, now)
+/// The overwritten scalings of a series, from an event that was last reported at `reported_at`. An
+/// event doesn't contain their number, so the count is the smallest that is reported. `None` if the
+/// series has ended, or if the time is [in the future](is_clearly_after): users can forge events.
+pub fn overwritten_by_event(reported_at: Timestamp, now: Timestamp) -> Option<OverwrittenScalings> {
+    let is_current =
+        now.duration_since(reported_at) <= MAX_REPORT_AGE && !is_clearly_after(reported_at, now);
+    let seen_at = Some(reported_at);
+    is_current.then_some(OverwrittenScalings { count: MIN_OVERWRITTEN_SCALINGS, seen_at })
 }
 
 /// A series of scalings of a target that another client has overwritten. Scalings that last don't
@@ -48,7 +53,7 @@ impl OverwrittenReplicas {
     }
 
     /// Compares the replicas that a reconcile reads with those that were written last. Returns the
-    /// latter if the change is to be reported.
+    /// written ones if the change must be reported.
     pub(crate) fn observe(&mut self, replicas: i32, now: Timestamp) -> Option<i32> {
         let (written, at) = self.written.filter(|(written, _)| *written != replicas)?;
         self.written = None;
@@ -71,11 +76,12 @@ impl OverwrittenReplicas {
         Some(written)
     }
 
-    /// The number of overwritten scalings in the series. 0 if they are too few to be reported, or
-    /// if the last one is long ago.
-    pub(crate) fn current_count(&self, now: Timestamp) -> u32 {
+    /// The overwritten scalings in the series. `None` if they are too few to be reported, or if the
+    /// last one is long ago.
+    pub(crate) fn current(&self, now: Timestamp) -> Option<OverwrittenScalings> {
         let is_reported = self.is_recent(now) && self.overwritten_count >= MIN_OVERWRITTEN_SCALINGS;
-        if is_reported { self.overwritten_count } else { 0 }
+        let (count, seen_at) = (self.overwritten_count, self.overwritten_at);
+        is_reported.then_some(OverwrittenScalings { count, seen_at })
     }
 
     fn is_recent(&self, now: Timestamp) -> bool {
@@ -104,7 +110,6 @@ mod tests {
     #[test]
     fn third_overwritten_scaling_is_reported_and_then_one_in_five_minutes() {
         assert_eq!(reported(15, &[2; 50]), [3, 23, 43]);
-        // An event lives for an hour.
         assert_eq!(reported(14 * 60, &[2; 6]), [3, 4, 5, 6]);
         assert!(MAX_REPORT_AGE >= REPORT_AGAIN_AFTER + MAX_DELAY);
     }
@@ -151,22 +156,24 @@ mod tests {
     }
 
     #[test]
-    fn count_is_current_until_minutes_have_passed() {
+    fn count_is_current_for_15_minutes() {
         let mut overwritten = OverwrittenReplicas::default();
         let now = Timestamp::UNIX_EPOCH;
         let mut counts = Vec::new();
         for _ in 0..4 {
             overwritten.record_write(5, now);
             overwritten.observe(2, now);
-            counts.push(overwritten.current_count(now));
+            counts.push(overwritten.current(now).map(|current| current.count));
         }
-        assert_eq!(counts, [0, 0, 3, 4]);
+        assert_eq!(counts, [None, None, Some(3), Some(4)]);
         let at = |minutes| now + SignedDuration::from_mins(minutes);
-        assert_eq!([15, 16].map(|minutes| overwritten.current_count(at(minutes))), [4, 0]);
+        let current = OverwrittenScalings { count: 4, seen_at: Some(now) };
+        let expected = [Some(current), None];
+        assert_eq!([15, 16].map(|minutes| overwritten.current(at(minutes))), expected);
     }
 
     #[test]
-    fn change_within_minutes_is_counted_and_a_later_one_is_not() {
+    fn change_within_15_minutes_is_counted_and_a_later_one_is_not() {
         assert!(is_reported_after(1) && is_reported_after(15));
         assert!(!is_reported_after(16));
     }

@@ -32,7 +32,7 @@ impl ReplicaMismatch {
             active += usize::from(pod.is_active());
             all += 1;
         }
-        if (active..=all).contains(&usize::try_from(replicas).unwrap_or(0)) {
+        if usize::try_from(replicas).is_ok_and(|replicas| (active..=all).contains(&replicas)) {
             self.reconcile_count = 0;
             return false;
         }
@@ -44,25 +44,13 @@ impl ReplicaMismatch {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use hpa_calc::api::PodPhase;
+    use hpa_calc::api::{PodPhase, PodSpec, PodStatus};
 
     use super::*;
 
     fn pod(phase: PodPhase, terminating: bool) -> Pod {
-        Pod {
-            name: "web-0".into(),
-            labels: Arc::new([]),
-            exceeds_label_limits: false,
-            terminating,
-            unschedulable: false,
-            phase,
-            start_time: None,
-            ready: None,
-            resources: Arc::default(),
-            controller: None,
-        }
+        let (spec, status) = (PodSpec::default(), PodStatus::default());
+        Pod { phase, ..Pod::new("web-0".into(), [], terminating, &spec, &status) }
     }
 
     fn running(count: usize) -> Vec<Pod> {

@@ -25,6 +25,14 @@ fn object(uid: &str, version: &str, max_replicas: i32) -> HorizontalPodAutoscale
     object
 }
 
+/// A cache of one autoscaler.
+fn cache_with(object: HorizontalPodAutoscaler) -> (Autoscalers, Arc<Autoscaler>) {
+    let autoscalers = Autoscalers::default();
+    autoscalers.apply(&key(), object, Origin::WatchOrResponse);
+    let cached = autoscalers.get(&key()).expect("cached");
+    (autoscalers, cached)
+}
+
 #[test]
 fn changed_status_is_a_status_change() {
     let autoscalers = Autoscalers::default();
@@ -41,8 +49,7 @@ fn changed_status_is_a_status_change() {
 
 #[test]
 fn changed_spec_is_a_spec_change() {
-    let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
+    let (autoscalers, _) = cache_with(object("a", "1", 5));
     assert_eq!(
         autoscalers.apply(&key(), object("a", "2", 6), Origin::WatchOrResponse),
         Change::SpecChanged
@@ -51,8 +58,7 @@ fn changed_spec_is_a_spec_change() {
 
 #[test]
 fn changed_annotation_is_a_spec_change() {
-    let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
+    let (autoscalers, _) = cache_with(object("a", "1", 5));
     let mut next = object("a", "2", 5);
     next.metadata.annotations.insert("autoscaling.hpa-rs.dev/pause".into(), "true".into());
     assert_eq!(autoscalers.apply(&key(), next, Origin::WatchOrResponse), Change::SpecChanged);
@@ -60,23 +66,19 @@ fn changed_annotation_is_a_spec_change() {
 
 #[test]
 fn older_version_from_a_watch_is_ignored() {
-    let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "10", 6), Origin::WatchOrResponse);
+    let (autoscalers, cached) = cache_with(object("a", "10", 6));
     assert_eq!(
         autoscalers.apply(&key(), object("a", "9", 5), Origin::WatchOrResponse),
         Change::Unchanged
     );
-    let cached = autoscalers.get(&key()).expect("cached");
     assert_eq!(cached.object().spec.max_replicas, 6);
 }
 
 #[test]
 fn recreated_autoscaler_inherits_no_state() {
-    let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
+    let (autoscalers, cached) = cache_with(object("a", "1", 5));
     let mut history = History::default();
     history.scale_ups.push(ScaleEvent { change: 1, at: Timestamp::UNIX_EPOCH, outdated: false });
-    let cached = autoscalers.get(&key()).expect("cached");
     cached.set_history(history, instants());
     drop(cached.shadow_record_or_new(&cached.object(), &Settings::default(), Duration::ZERO));
     assert_eq!(
@@ -90,9 +92,7 @@ fn recreated_autoscaler_inherits_no_state() {
 
 #[test]
 fn restored_history_is_checked_by_the_first_reconcile_that_reads_the_replicas() {
-    let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
-    let cached = autoscalers.get(&key()).expect("cached");
+    let (_, cached) = cache_with(object("a", "1", 5));
     cached.restore_history(History::default(), None, instants());
     // The first reconcile can't read the target.
     cached.set_history(cached.history(instants()), instants());
@@ -105,9 +105,7 @@ fn restored_history_is_checked_by_the_first_reconcile_that_reads_the_replicas() 
 
 #[test]
 fn undecodable_autoscaler_keeps_its_state() {
-    let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
-    let cached = autoscalers.get(&key()).expect("cached");
+    let (autoscalers, cached) = cache_with(object("a", "1", 5));
     autoscalers.mark_undecodable(&key());
     assert!(cached.is_undecodable());
     assert_eq!(autoscalers.apply(&key(), object("a", "2", 5), Origin::List), Change::SpecChanged);
@@ -117,16 +115,13 @@ fn undecodable_autoscaler_keeps_its_state() {
 
 #[test]
 fn listed_object_replaces_a_cached_one_with_a_newer_version() {
-    let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "10", 6), Origin::WatchOrResponse);
+    let (autoscalers, _) = cache_with(object("a", "10", 6));
     assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Origin::List), Change::SpecChanged);
 }
 
 #[test]
 fn spec_hash_is_known_until_the_spec_changes() {
-    let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
-    let cached = autoscalers.get(&key()).expect("cached");
+    let (autoscalers, cached) = cache_with(object("a", "1", 5));
     assert_eq!(cached.spec_with_hash(7), None);
     autoscalers.apply_own_write(&key(), StoredHpa { object: object("a", "2", 5), spec_hash: 7 });
     assert_eq!(cached.object().metadata.resource_version, "2");
@@ -139,9 +134,7 @@ fn spec_hash_is_known_until_the_spec_changes() {
 
 #[test]
 fn response_with_an_older_version_or_another_spec_is_ignored() {
-    let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "5", 5), Origin::WatchOrResponse);
-    let cached = autoscalers.get(&key()).expect("cached");
+    let (autoscalers, cached) = cache_with(object("a", "5", 5));
     autoscalers.apply_own_write(&key(), StoredHpa { object: object("a", "4", 5), spec_hash: 7 });
     autoscalers.apply_own_write(&key(), StoredHpa { object: object("a", "6", 6), spec_hash: 8 });
     assert_eq!((cached.spec_with_hash(7), cached.spec_with_hash(8)), (None, None));

@@ -24,7 +24,7 @@ pub(super) struct NamespacePods {
     /// The label sets that contain a pair of key and value, by the hash of the pair: a copy of each
     /// pair costs more memory than the labels themselves. Pairs of equal hashes share an entry.
     by_pair_hash: HashMap<u64, LabelSets>,
-    /// The number of pods with the same requests and limits.
+    /// Distinct requests and limits, each with the number of pods that have them.
     resources: HashMap<Arc<PodResources>, usize>,
 }
 
@@ -180,9 +180,9 @@ impl NamespacePods {
     }
 
     fn release_resources(&mut self, pod: &Pod) {
-        let Some(pods) = self.resources.get_mut(&pod.resources) else { return };
-        *pods -= 1;
-        if *pods == 0 {
+        let Some(pod_count) = self.resources.get_mut(&pod.resources) else { return };
+        *pod_count -= 1;
+        if *pod_count == 0 {
             self.resources.remove(&pod.resources);
         }
     }
@@ -218,8 +218,8 @@ impl Borrow<str> for ByName {
     }
 }
 
-/// Label sets of [`NamespacePods::groups`], at least one. A set of its own for each pair that only
-/// one group has, such as the name of a pod, would multiply the memory.
+/// Label sets of [`NamespacePods::groups`], at least one. Only one group has a pair such as the
+/// name of a pod: a hash set for each of these pairs would multiply the memory.
 #[derive(Debug)]
 enum LabelSets {
     One(Labels),

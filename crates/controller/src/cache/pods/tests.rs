@@ -18,9 +18,7 @@ use rstest::rstest;
 use super::PodIndex;
 
 fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
-    let mut labels: Vec<(Box<str>, Box<str>)> =
-        labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    labels.sort_unstable();
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let requests = Box::new([ResourceAmount {
         resource: ResourceName::Cpu,
         amount: Some(MilliValue::from_milli(milli)),
@@ -28,16 +26,9 @@ fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
     let container = ContainerResources { name: "main".into(), requests, limits: Box::default() };
     let spec = ResourceAmounts { containers: Box::new([container]), ..ResourceAmounts::default() };
     Pod {
-        name: name.into(),
-        labels: labels.into(),
-        exceeds_label_limits: false,
-        terminating: false,
-        unschedulable: false,
         phase: PodPhase::Running,
-        start_time: None,
-        ready: None,
         resources: Arc::new(PodResources { spec, actual: None }),
-        controller: None,
+        ..Pod::new(name.into(), labels, false, &PodSpec::default(), &PodStatus::default())
     }
 }
 

@@ -27,20 +27,20 @@ pub(crate) struct ScaleCache {
 struct State {
     /// The start of the last complete list. `None` before, and after an event was missed.
     listed_at: Option<Instant>,
-    scales: HashMap<Name, ScaleObject>,
+    scales: HashMap<NamespacedName, ScaleObject>,
     list: Option<ListInProgress>,
 }
 
 struct ListInProgress {
     started: Instant,
-    scales: HashMap<Name, ScaleObject>,
+    scales: HashMap<NamespacedName, ScaleObject>,
     /// The names of scales that responses have updated since the list started. These scales may be
     /// newer than the list.
-    updated_by_response: HashSet<Name>,
+    updated_by_response: HashSet<NamespacedName>,
 }
 
-/// Namespace and name.
-type Name = (Box<str>, Box<str>);
+/// The namespace and the name of an object.
+type NamespacedName = (Box<str>, Box<str>);
 
 /// Whether two scales differ although they are of the same version of an object. One of them is
 /// then wrong, for example because it was derived with outdated paths.
@@ -145,9 +145,11 @@ impl ScaleCache {
 
     /// Call this before the list is requested. Discards a list that did not finish.
     pub(crate) fn begin_list(&self) {
-        let (scales, updated_by_response) = Default::default();
-        let list = ListInProgress { started: Instant::now(), scales, updated_by_response };
-        self.state.write().list = Some(list);
+        self.state.write().list = Some(ListInProgress {
+            started: Instant::now(),
+            scales: HashMap::new(),
+            updated_by_response: HashSet::new(),
+        });
     }
 
     /// Adds a scale of the list.
@@ -169,11 +171,10 @@ impl ScaleCache {
         let previous = std::mem::replace(&mut state.scales, scales);
         let updated = previous.into_iter().filter(|(name, _)| updated_by_response.contains(name));
         for (name, cached) in updated {
-            match state.scales.get_mut(&name) {
-                Some(listed) if is_newer(&cached.resource_version, &listed.resource_version) => {
-                    *listed = cached;
-                }
-                _ => {}
+            if let Some(listed) = state.scales.get_mut(&name)
+                && is_newer(&cached.resource_version, &listed.resource_version)
+            {
+                *listed = cached;
             }
         }
         state.listed_at = Some(started);

@@ -149,7 +149,7 @@ async fn get_returns_nothing_while_the_watch_is_silent_for_too_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn get_returns_only_scales_that_were_listed_later() {
+async fn get_requires_a_list_that_started_after_the_given_time() {
     let before = Instant::now();
     advance(Duration::from_millis(1)).await;
     let cache = synced_cache("5", 2);

@@ -9,8 +9,9 @@ use crate::{cache::StrPair, key::HpaKey};
 
 type OwnedPair = (Box<str>, Box<str>);
 
-/// The maximum number of requirements that one search compares with labels, because each reconcile
-/// that needs metrics waits for one. Usual autoscalers need a few for each label set of their pods.
+/// The maximum number of comparisons of a requirement with a pod's labels in one search. Each
+/// reconcile that needs metrics waits for a search. Usual autoscalers need a few comparisons for
+/// each label set of their pods.
 pub(super) const MAX_COMPARISONS: usize = 200_000;
 
 /// The selectors of one namespace's autoscalers. Each is indexed under one label pair that it
@@ -85,11 +86,11 @@ impl NamespaceSelectors {
         let mut seen = HashSet::new();
         let mut comparisons = 0;
         // Pods of a workload share a label set. Each set needs to be matched only once.
-        for pod in pods.iter().filter(|pod| seen.insert(pod.labels.as_ptr())) {
+        'search: for pod in pods.iter().filter(|pod| seen.insert(pod.labels.as_ptr())) {
             for (key, selector) in self.candidates(pod) {
                 comparisons += selector.requirements().len().max(1);
                 if comparisons > MAX_COMPARISONS {
-                    return matching.into_iter().cloned().collect();
+                    break 'search;
                 }
                 if !matching.contains(key) && pod.is_selected_by(selector) {
                     matching.insert(key);

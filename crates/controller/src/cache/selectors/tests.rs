@@ -70,8 +70,8 @@ fn pod_with_too_many_labels_is_controlled_by_no_autoscaler() {
     assert_eq!(controlling(&index, &[pod("web-0", labels(MAX_LABELS))]).len(), 3);
 }
 
-/// Counts by the place of the only match: a search compares pod after pod, each with the selectors
-/// in the order of their names.
+/// A search compares pod after pod, each with all selectors. The only pod that matches is the last
+/// one within the limit, or the first one beyond it.
 #[test]
 fn search_ends_after_the_maximum_number_of_comparisons() {
     const SELECTORS: usize = 20;

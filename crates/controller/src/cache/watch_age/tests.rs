@@ -36,16 +36,21 @@ async fn suspension_counts_until_a_later_confirmation() {
     assert_eq!(watch.age(), Some(Duration::ZERO));
 }
 
+/// The ages of two watches of pods, and of deployments, which aren't watched. Returns them with the
+/// watches of pods.
+fn ages_of_two_pod_watches() -> (WatchAges, [Arc<WatchAge>; 2]) {
+    let ages = WatchAges::default();
+    let [first, second, unwatched] = std::array::from_fn(|_| Arc::<WatchAge>::default());
+    unwatched.set_unwatched();
+    for (name, watch) in [("pods", &first), ("pods", &second), ("deployments.apps", &unwatched)] {
+        ages.add(name.to_owned(), watch.clone());
+    }
+    (ages, [first, second])
+}
+
 #[tokio::test(start_paused = true)]
 async fn resource_is_as_old_as_its_oldest_watch() {
-    let ages = WatchAges::default();
-    let (old, fresh, unwatched) =
-        (Arc::<WatchAge>::default(), Arc::<WatchAge>::default(), Arc::<WatchAge>::default());
-    for watch in [&old, &fresh] {
-        ages.add("pods".to_owned(), watch.clone());
-    }
-    ages.add("deployments.apps".to_owned(), unwatched.clone());
-    unwatched.set_unwatched();
+    let (ages, [_, fresh]) = ages_of_two_pod_watches();
     advance(5 * SECOND).await;
     fresh.confirm(Instant::now());
     assert_eq!(ages.by_resource(), BTreeMap::from([("pods".to_owned(), 5 * SECOND)]));
@@ -53,14 +58,7 @@ async fn resource_is_as_old_as_its_oldest_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn resource_is_never_listed_until_each_of_its_watches_is_confirmed() {
-    let ages = WatchAges::default();
-    let (first, second, unwatched) =
-        (Arc::<WatchAge>::default(), Arc::<WatchAge>::default(), Arc::<WatchAge>::default());
-    for watch in [&first, &second] {
-        ages.add("pods".to_owned(), watch.clone());
-    }
-    ages.add("deployments.apps".to_owned(), unwatched.clone());
-    unwatched.set_unwatched();
+    let (ages, [first, second]) = ages_of_two_pod_watches();
     let pods = || BTreeSet::from(["pods".to_owned()]);
     assert_eq!(ages.never_listed(), pods());
     first.list_started();
@@ -104,11 +102,11 @@ async fn lower_version_outdates_all_watches_until_they_list() {
     }
     advance(SECOND).await;
     for (known, response) in [("9", "9"), ("9", "10"), ("", "3"), ("9", "")] {
-        ages.compare_versions("pods", known, response, Instant::now());
+        ages.detect_rewind("pods", known, response, Instant::now());
         assert!(!is_outdated(&pods) && pods.age().is_some(), "{known:?} {response:?}");
     }
     let sent = Instant::now();
-    ages.compare_versions("pods", "10", "9", sent);
+    ages.detect_rewind("pods", "10", "9", sent);
     for watch in [&pods, &autoscalers] {
         assert!(is_outdated(watch));
         assert_eq!(watch.age(), None);
@@ -116,13 +114,13 @@ async fn lower_version_outdates_all_watches_until_they_list() {
     advance(SECOND).await;
     assert_eq!(ages.by_resource()["pods"], 2 * SECOND, "since the last confirmation");
     pods.list_started();
-    ages.compare_versions("pods", "10", "9", Instant::now());
+    ages.detect_rewind("pods", "10", "9", Instant::now());
     assert!(!is_outdated(&pods), "a list is running");
     pods.list_completed();
     assert_eq!(pods.age(), Some(Duration::ZERO));
-    ages.compare_versions("pods", "10", "9", sent);
+    ages.detect_rewind("pods", "10", "9", sent);
     assert!(!is_outdated(&pods), "the list is newer than the response");
     advance(SECOND).await;
-    ages.compare_versions("pods", "10", "9", Instant::now());
+    ages.detect_rewind("pods", "10", "9", Instant::now());
     assert!(is_outdated(&pods), "rewound again");
 }

@@ -1,15 +1,13 @@
 //! The state and the decisions of an autoscaler.
 
-use hpa_calc::{History, MilliValue};
+use hpa_calc::{History, MilliValue, explain::UnschedulablePods, report::OverwrittenScalings};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Decision, DecisionSettings, RunDocument, is_zero};
 use crate::{
-    cache::DecisionSample,
-    debug::live_report::{LastDecision, StayDecision},
-    forecast::ForecastView,
+    cache::DecisionSample, debug::live_report::StayDecision, forecast::ForecastView,
     key::AutoscalerApi,
 };
 
@@ -32,6 +30,9 @@ pub struct AutoscalerItem {
     /// versions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub overwritten_scalings: u32,
+    /// The time at which the last of these changes was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overwritten_at: Option<Timestamp>,
     /// Absent if no decision of this instance is recorded.
     pub last_reconcile_seconds_ago: Option<f64>,
     /// The time until the next periodic reconcile is due. Negative if it is late. Absent before the
@@ -41,7 +42,37 @@ pub struct AutoscalerItem {
     pub last: Option<RunDocument>,
 }
 
+/// The latest activity of the controller for an autoscaler, by its debug API or its events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AutoscalerActivity {
+    /// The last decision in one sentence. `None` if it is old.
+    pub last_decision: Option<String>,
+    /// The pods that the scheduler can't place. `None` if the last decision is old.
+    pub unschedulable_pods: Option<UnschedulablePods>,
+    /// The number of pods if none of them is ready. `None` if the last decision is old.
+    pub unready_pods: Option<usize>,
+    /// The recent scalings after which another client has changed the replicas.
+    pub overwritten_scalings: Option<OverwrittenScalings>,
+}
+
 impl AutoscalerItem {
+    /// The latest activity. `now` is the time of the document, or of one that was read with it.
+    pub fn activity(&self, now: Timestamp) -> AutoscalerActivity {
+        let decision = self.recent_decision(now);
+        AutoscalerActivity {
+            last_decision: decision.map(|decision| decision.sentence.clone()),
+            unschedulable_pods: decision.and_then(|decision| decision.unschedulable_pods),
+            unready_pods: decision.and_then(|decision| decision.unready_pods),
+            overwritten_scalings: self.overwritten(),
+        }
+    }
+
+    /// The recent scalings after which another client has changed the replicas.
+    pub fn overwritten(&self) -> Option<OverwrittenScalings> {
+        let (count, seen_at) = (self.overwritten_scalings, self.overwritten_at);
+        (count > 0).then_some(OverwrittenScalings { count, seen_at })
+    }
+
     /// The last decision. `None` if the controller has not just made it. `now` is the time of the
     /// document, or of one that was read with it.
     pub fn recent_decision(&self, now: Timestamp) -> Option<&Decision> {
@@ -129,7 +160,7 @@ impl AutoscalerDetail {
 
     /// The last decision. `None` if the controller has not just made it and the next one is due,
     /// or if a later reconcile made none.
-    pub fn decision_in_effect(&self) -> Option<LastDecision> {
+    pub fn decision_in_effect(&self) -> Option<&Decision> {
         let is_next_due = self.autoscaler.next_due_in_seconds.is_none_or(|due| due < 0.0);
         // With a long sync period, all runs may be older than the requested `since`, so `runs` is
         // empty. `autoscaler.last` has no explanation, so it counts only if no metric can have
@@ -141,11 +172,7 @@ impl AutoscalerDetail {
         let last = self.runs.last().or(older)?;
         let is_valid = self.autoscaler.is_recent(last, self.now)
             || !is_next_due && self.autoscaler.is_latest(last, self.now);
-        let decision = is_valid.then_some(&last.decision)?;
-        Some(LastDecision {
-            clause: format!("{}: {}", decision.action(), decision.sentence),
-            failure: decision.failure().map(ToOwned::to_owned),
-        })
+        is_valid.then_some(&last.decision)
     }
 
     /// The error of each metric in the last decision, by its index in the spec.
@@ -154,8 +181,9 @@ impl AutoscalerDetail {
         self.last_metrics().map(error).collect()
     }
 
-    /// The last decision, if the controller has just made it and desires the current replicas.
-    /// Without that, a scaling could not be written, or a dry run or a pause prevents it.
+    /// The last decision, if the controller has just made it and it desires the current replicas.
+    /// `None` for a decision that desires other replicas, even if the scale could not be written,
+    /// or if a dry run or a pause prevents the write.
     pub fn current_stay(&self) -> Option<StayDecision> {
         let run = self.recent_run()?;
         let Decision { current_replicas, desired_replicas, .. } = run.decision;
@@ -223,8 +251,8 @@ mod tests {
         }))
         .expect("a document");
         let decision = detail.decision_in_effect().expect("a decision");
-        assert_eq!(decision.clause, "can't decide: no scale");
-        assert_eq!(decision.failure.as_deref(), Some("no scale"));
+        assert_eq!(decision.action(), "can't decide");
+        assert_eq!(decision.failure(), Some("no scale"));
         // Without an explanation, the metrics that failed are unknown.
         let last = &mut detail.autoscaler.last.as_mut().expect("a run").decision;
         last.current_replicas = Some(4);

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 /// number of stored failing metrics: further ones count as newly failing after a restore.
 const MAX_POINTS: usize = 32;
 
-/// Failures and a wait for zero are not restored if the last leader ended longer ago: the metrics
-/// may have had other values since then.
+/// Failures and a wait for zero are not restored if the last leader ended longer ago than this: the
+/// metrics may have had other values since then.
 const MAX_GAP: SignedDuration = SignedDuration::from_hours(1);
 
 /// Larger than the replicas of any target, since Kubernetes supports at most 150,000 pods in a
@@ -110,9 +110,8 @@ impl HistorySnapshot {
             && self.failing_metrics.len() <= MAX_POINTS
     }
 
-    /// Whether this snapshot must replace `stored`. It need not if only the time of the last
-    /// recommendation differs, because renewals of the lease imply that, or if only old points are
-    /// missing.
+    /// Whether this snapshot must replace `stored`. A later time of the last recommendation is no
+    /// reason, because renewals of the lease imply it. Neither is the lack of old points.
     pub(super) fn must_replace(&self, stored: &Self) -> bool {
         let last = |snapshot: &Self| snapshot.recommendations.last().map(|(replicas, _)| *replicas);
         last(self) != last(stored)
@@ -140,15 +139,10 @@ impl HistorySnapshot {
         if let Some((_, at)) = snapshot.recommendations.last_mut() {
             *at = (*at).max(milliseconds(valid_until));
         }
-        // No time is later than now, even if the clock of the last leader was ahead.
-        let latest = milliseconds(now);
         let points = |points: &[Point], span: SignedDuration| -> Vec<(i32, Timestamp)> {
             let cutoff = milliseconds_before(now, span);
-            let points = points.iter().map(|(number, at)| (*number, (*at).min(latest)));
-            let recent = points.filter(|(_, at)| *at >= cutoff);
-            recent
-                .filter_map(|(number, at)| Some((number, Timestamp::from_millisecond(at).ok()?)))
-                .collect()
+            let recent = points.iter().filter(|(_, at)| *at >= cutoff);
+            recent.filter_map(|(number, at)| Some((*number, restored_time(*at, now)?))).collect()
         };
         let events = |stored: &[Point]| {
             let points = points(stored, MAX_POLICY_PERIOD).into_iter();
@@ -205,7 +199,8 @@ fn failure(metric: &FailingMetric) -> Failure {
     (metric_hash, milliseconds(since), optional(fallback_since), optional(recovering_since))
 }
 
-/// A stored time, limited to `now`. `None` if it is invalid.
+/// A stored time, limited to `now`, because the clock of the last leader may have been ahead.
+/// `None` if it is invalid.
 fn restored_time(milliseconds: i64, now: Timestamp) -> Option<Timestamp> {
     Some(Timestamp::from_millisecond(milliseconds).ok()?.min(now))
 }
@@ -275,8 +270,7 @@ fn window_extremes(points: &[Point]) -> Vec<Point> {
 /// point has the later time. The last point is not merged.
 fn merge_closest(mut points: Vec<Point>, merge: impl Fn(i32, i32) -> i32) -> Vec<Point> {
     while points.len() > MAX_POINTS {
-        let but_last = points.split_last().map_or(&[] as &[Point], |(_, others)| others);
-        let gaps = but_last.windows(2).map(|pair| match pair {
+        let gaps = points.windows(2).take(points.len() - 2).map(|pair| match pair {
             [(_, older), (_, newer)] => newer.saturating_sub(*older),
             _ => i64::MAX,
         });

@@ -137,20 +137,17 @@ impl WriteSchedule {
         if is_first {
             shard.changed_at = Some(now);
         }
-        self.split_if_full(now) || is_first
+        let autoscalers = self.shards.iter().map(|shard| shard.entries.len()).sum();
+        self.split_if_full(autoscalers, now) || is_first
     }
 
-    fn split_if_full(&mut self, now: Instant) -> bool {
-        let autoscalers = self.shards.iter().map(|shard| shard.entries.len()).sum();
-        if shard_count(autoscalers) <= self.shards.len() {
+    /// If this number of autoscalers needs more shards, distributes the entries over them, and
+    /// schedules a write of every shard. Returns whether it did so.
+    pub(super) fn split_if_full(&mut self, autoscalers: usize, now: Instant) -> bool {
+        let count = shard_count(autoscalers);
+        if count <= self.shards.len() {
             return false;
         }
-        self.split(shard_count(autoscalers), now);
-        true
-    }
-
-    /// Distributes the entries over more shards, and schedules a write of every shard.
-    pub(super) fn split(&mut self, count: usize, now: Instant) {
         let entries: Vec<_> =
             self.shards.iter_mut().flat_map(|shard| shard.entries.drain()).collect();
         self.shards.resize_with(count, || ShardState::new(now));
@@ -160,6 +157,7 @@ impl WriteSchedule {
         for shard in &mut self.shards {
             shard.changed_at.get_or_insert(now);
         }
+        true
     }
 
     /// The due time and the index of the shard to write next. Of several shards that are due at the

@@ -89,7 +89,7 @@ pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePath
                 info!(
                     kind = %mapping,
                     error,
-                    "unable to read the kind's definition: its scales are read at each reconcile"
+                    "unable to read the kind's definition: each reconcile reads the target's scale"
                 );
             }
             Err(_) => {}

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     definition::Definition,
-    scale_paths::{ScalePaths, SelectorField},
+    scale_paths::{ScalePaths, SelectorField, split_path},
 };
 use crate::k8s::{
     PartialObject,
@@ -26,11 +26,10 @@ pub(crate) fn check_workload(body: &[u8]) -> bool {
 /// Whether the object can be decoded and has a scale. Panics if the result differs from the tests'
 /// plain decoder.
 pub(crate) fn check_custom(body: &[u8]) -> bool {
-    let path = |path: &str| path.split('.').map(ToOwned::to_owned).collect();
     let paths = ScalePaths {
-        spec_replicas: path("spec.pool.size"),
-        status_replicas: path("status.pool.size"),
-        selector: SelectorField::Text(path("status.selector")),
+        spec_replicas: split_path("spec.pool.size"),
+        status_replicas: split_path("status.pool.size"),
+        selector: SelectorField::Text(split_path("status.selector")),
     };
     check_scale(body, &paths, plain_custom(body))
 }
@@ -80,18 +79,9 @@ fn plain_scale(
     status_replicas: Option<Value>,
     selector: String,
 ) -> DocumentResult<Option<PlainScale>> {
-    let number =
-        |value: Option<Value>| value.map(|value| int32(&value).ok_or_else(invalid)).transpose();
+    let number = |value: Option<Value>| value.map(i32::deserialize).transpose();
     let status_replicas = number(status_replicas)?.unwrap_or_default();
     Ok(number(replicas)?.map(|replicas| (replicas, status_replicas, selector)))
-}
-
-fn invalid() -> serde_json::Error {
-    serde_json::Error::custom("not the type of a scale")
-}
-
-fn int32(value: &Value) -> Option<i32> {
-    value.as_i64().and_then(|number| i32::try_from(number).ok())
 }
 
 fn plain_custom(body: &[u8]) -> DocumentResult<(PlainMeta, Option<PlainScale>)> {
@@ -106,7 +96,7 @@ fn plain_custom(body: &[u8]) -> DocumentResult<(PlainMeta, Option<PlainScale>)> 
         let selector = match selector {
             None => String::new(),
             Some(Value::String(selector)) if selector.len() <= MAX_TEXT_BYTES => selector,
-            Some(_) => return Err(invalid()),
+            Some(_) => return Err(serde_json::Error::custom("not a selector in text form")),
         };
         plain_scale(replicas, status_replicas, selector)
     };
@@ -139,7 +129,6 @@ pub(crate) fn check_definition(body: &[u8]) -> bool {
 }
 
 fn plain_definition(body: &[u8]) -> DocumentResult<Option<ScalePaths>> {
-    let missing = || serde_json::Error::custom("a field is missing");
     let [spec] = Document::parse(body)?.struct_fields(["spec"])?;
     let [versions] = spec.ok_or_else(missing)?.struct_fields(["versions"])?;
     let mut paths_by_version = Vec::new();
@@ -159,7 +148,6 @@ fn plain_definition(body: &[u8]) -> DocumentResult<Option<ScalePaths>> {
 fn plain_paths(scale: Document<'_>) -> DocumentResult<ScalePaths> {
     let [spec, status, selector] =
         scale.struct_fields(["specReplicasPath", "statusReplicasPath", "labelSelectorPath"])?;
-    let missing = || serde_json::Error::custom("a field is missing");
     let path = |text: String| {
         text.strip_prefix('.').unwrap_or(&text).split('.').map(ToOwned::to_owned).collect()
     };
@@ -170,6 +158,10 @@ fn plain_paths(scale: Document<'_>) -> DocumentResult<ScalePaths> {
         status_replicas: path(status.ok_or_else(missing)?.decode()?),
         selector: selector.map_or(SelectorField::None, SelectorField::Text),
     })
+}
+
+fn missing() -> serde_json::Error {
+    serde_json::Error::custom("a field is missing")
 }
 
 /// Workloads that are compared, also after edits.

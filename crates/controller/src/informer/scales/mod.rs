@@ -84,10 +84,12 @@ impl ScaleInformers {
         Self { client, scopes, intervals, watch_ages, kinds, watches }
     }
 
-    /// The cached scale of a target. `None` if it isn't cached or the kind is cluster-scoped. Also
-    /// `None` if the cache isn't synced, was not listed after `listed_after`, or is older than
-    /// [`WatchIntervals::max_age`]. The first call for a kind starts the kind's informer. Needs a
+    /// The cached scale of a target. The first call for a kind starts the kind's informer. Needs a
     /// tokio runtime.
+    ///
+    /// `None` if the scale isn't cached or the kind is cluster-scoped. Also `None` if the cache
+    /// isn't synced, if its last list started before `listed_after`, or if it is older than
+    /// [`WatchIntervals::max_age`].
     pub fn get(
         &self,
         mapping: &Mapping,
@@ -159,7 +161,7 @@ struct ScaleWatch {
 
 impl ScaleWatch {
     /// Keeps the cache up to date, and doesn't return. Retries a forbidden watch with a delay that
-    /// doubles, and begins again after a watch that was allowed for long.
+    /// doubles. After a watch that lasted for [`MAX_RETRY_DELAY`], the delay is short again.
     async fn run(self) {
         let mut is_logged = false;
         let mut retry_delay = MIN_RETRY_DELAY;
@@ -173,7 +175,7 @@ impl ScaleWatch {
             if !std::mem::replace(&mut is_logged, true) {
                 info!(
                     kind = %self.mapping,
-                    "not allowed to watch this kind: its scales are read at each reconcile"
+                    "not allowed to watch this kind: each reconcile reads the target's scale"
                 );
             }
             if started.elapsed() >= MAX_RETRY_DELAY {

@@ -14,10 +14,8 @@ use tokio_util::bytes::Bytes;
 use super::*;
 use crate::k8s::is_watch;
 
-fn scale(object: Value) -> Option<ScaleObject> {
-    let workload: PartialObject = serde_json::from_value(object).expect("an object");
-    ScalePaths::of_workloads().scale(&workload)
-}
+const INTERVALS: WatchIntervals =
+    WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
 
 fn deployment() -> Value {
     json!({
@@ -42,14 +40,8 @@ fn derived_scale_equals_that_of_the_api_server() {
         selector: "app=web,env in (prod,test),tier=front".into(),
     };
     let expected = ScaleObject { scale: expected, uid: "u".into(), resource_version: "5".into() };
-    assert_eq!(scale(deployment()), Some(expected));
-}
-
-#[test]
-fn missing_status_replicas_are_zero() {
-    let mut object = deployment();
-    object["status"] = json!({});
-    assert_eq!(scale(object).map(|object| object.scale.status_replicas), Some(0));
+    let workload: PartialObject = serde_json::from_value(deployment()).expect("an object");
+    assert_eq!(ScalePaths::of_workloads().scale(&workload), Some(expected));
 }
 
 #[test]
@@ -113,12 +105,10 @@ async fn cache_is_not_read_after_an_event_without_names(
     let client = client_with_event(&json!({ "type": kind, "object": object }));
     let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
     let resource = ApiResource::from_gvk_with_plural(&kind, "deployments");
-    let intervals =
-        WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
-    let cache = ScaleCache::new(intervals.max_age);
+    let cache = ScaleCache::new(INTERVALS.max_age);
     let age = cache.watch_age().clone();
     let ages = Arc::default();
-    let stream = WatchStream::new("deployments", &resource, &client, &None, intervals, age, &ages);
+    let stream = WatchStream::new("deployments", &resource, &client, &None, INTERVALS, age, &ages);
     let paths = ScalePaths::of_workloads();
     let filling = fill_cache(stream, &cache, &paths);
     // The relist is due after five seconds.
@@ -147,8 +137,6 @@ async fn forbidden_watch_is_retried_with_a_delay_that_doubles_up_to_ten_minutes(
             async move { Ok::<_, Infallible>(response.expect("a response")) }
         }
     });
-    let intervals =
-        WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
     let watch = ScaleWatch {
         client: Client::new(service, "default"),
         mapping: Mapping {
@@ -159,8 +147,8 @@ async fn forbidden_watch_is_retried_with_a_delay_that_doubles_up_to_ten_minutes(
             namespaced: true,
         },
         scope: None,
-        intervals,
-        cache: Arc::new(ScaleCache::new(intervals.max_age)),
+        intervals: INTERVALS,
+        cache: Arc::new(ScaleCache::new(INTERVALS.max_age)),
         watch_ages: Arc::default(),
     };
     assert!(timeout(Duration::from_mins(60), watch.run()).await.is_err());

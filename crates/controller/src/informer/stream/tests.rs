@@ -145,6 +145,7 @@ async fn events_bookmarks_and_ends_confirm_the_cache(#[case] lines: &'static [&'
 /// The API server accepts the watch, but the connection may be dead afterwards.
 #[tokio::test(start_paused = true)]
 async fn age_grows_while_the_watch_is_silent() {
+    // Counting from 1, no watch request is the first, so none is refused.
     let client = client_of_silent_server(Arc::new(AtomicUsize::new(1)));
     let age = Arc::<WatchAge>::default();
     let mut stream = config_map_stream(&client, age.clone(), &Arc::default());

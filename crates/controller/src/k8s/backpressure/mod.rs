@@ -17,8 +17,10 @@ use hpa_metrics::KeyedSemaphores;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use kube::client::Body;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, Sleep, sleep_until},
+};
 use tower::{BoxError, Layer, Service, ServiceExt, buffer::Buffer};
 
 use super::page_size::is_page;

@@ -51,8 +51,8 @@ async fn arrival_seconds(
     let (received, headers) = (times.clone(), headers.to_vec());
     let server = service_fn(move |request: Request<Body>| {
         let is_first = received.lock().is_empty();
-        let path = request.headers()["path"].to_str().expect("a text").to_owned();
-        received.lock().insert(path, start.elapsed().as_secs());
+        let index = request.headers()["index"].to_str().expect("a text").to_owned();
+        received.lock().insert(index, start.elapsed().as_secs());
         let mut response = Response::builder().status(if is_first { status } else { 200 });
         for (name, value) in &headers {
             response = response.header(*name, *value);
@@ -61,11 +61,11 @@ async fn arrival_seconds(
     });
     let mut service = layer().layer(server);
     let mut responses = Vec::new();
-    for (at, path) in paths.iter().enumerate() {
-        let request = Request::get(*path).header("path", at).body(Body::empty());
+    for (index, path) in paths.iter().enumerate() {
+        let request = Request::get(*path).header("index", index).body(Body::empty());
         let ready = service.ready().await.expect("ready");
         let response = ready.call(request.expect("a request"));
-        if at == 0 {
+        if index == 0 {
             response.await.expect("a response");
         } else {
             responses.push(response);
@@ -75,7 +75,7 @@ async fn arrival_seconds(
         response.expect("a response");
     }
     let times = times.lock();
-    (0..paths.len()).map(|at| times[&at.to_string()]).collect()
+    (0..paths.len()).map(|index| times[&index.to_string()]).collect()
 }
 
 fn with_retry_after(
@@ -144,7 +144,7 @@ async fn page_of_a_list_does_not_wait_for_reads() {
     let page = responses.pop().expect("a page");
     let reads = futures::future::join_all(responses);
     tokio::select! {
-        _ = reads => panic!("reads hang"),
+        _ = reads => panic!("a read got a response"),
         page = tokio::time::timeout(Duration::from_secs(1), page) => {
             page.expect("a response in time").expect("a response");
         }

@@ -1,13 +1,13 @@
 //! Loads the configuration of a client, and reports failures without secrets.
 //!
-//! Errors name the file and the context. Apart from the host of the server and the names of
+//! Errors name the file and the context. Apart from host and port of the server and the names of
 //! contexts, clusters and kinds, they quote nothing from the file, because it may contain secrets.
 //! Therefore kube's own errors, which quote files, are not their sources.
 
 use std::{
     env,
     ffi::OsString,
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
 };
 
@@ -15,7 +15,7 @@ use hpa_go_compat::{proxy::ProxyError, yaml};
 use kube::{
     Config,
     client::RustlsTlsError,
-    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NoProxyError},
 };
 use tracing::info;
 
@@ -95,14 +95,22 @@ pub enum ClientError {
 pub struct ClientProblem(String);
 
 impl ClientProblem {
-    fn of_kubeconfig(error: KubeconfigError) -> Self {
+    pub(super) fn of_kubeconfig(error: KubeconfigError) -> Self {
         Self(match error {
             KubeconfigError::Parse(_) => "not valid kubeconfig YAML".to_owned(),
+            KubeconfigError::LoadCertificateAuthority(_) => {
+                "failed to load the certificate authority".to_owned()
+            }
+            KubeconfigError::ParseCertificates(_) => {
+                "the certificate authority is not valid PEM".to_owned()
+            }
             KubeconfigError::LoadClientCertificate(_) => {
                 "failed to load the client certificate".to_owned()
             }
             KubeconfigError::LoadClientKey(_) => "failed to load the client key".to_owned(),
-            KubeconfigError::ParseProxyUrl(_) => {
+            // `NoHost` quotes the proxy URL.
+            KubeconfigError::ParseProxyUrl(_)
+            | KubeconfigError::ParseNoProxy(NoProxyError::NoHost { .. }) => {
                 "failed to parse the proxy URL in proxy-url or HTTPS_PROXY".to_owned()
             }
             KubeconfigError::ParseNoProxy(error) => format!("failed to parse NO_PROXY: {error}"),
@@ -111,7 +119,7 @@ impl ClientProblem {
                 format!("the context names cluster {name}, which the file doesn't define")
             }
             KubeconfigError::ReadConfig(error, _) => format!("failed to read the file: {error}"),
-            // These texts quote no file.
+            // The other texts quote nothing from the file.
             other => other.to_string(),
         })
     }
@@ -132,11 +140,26 @@ impl ClientProblem {
     }
 }
 
+/// The origin of a configuration.
+pub(super) enum Origin {
+    Kubeconfig { file: String, context: String },
+    ServiceAccount,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kubeconfig { file, context } => write!(f, "kubeconfig {file}, {context}"),
+            Self::ServiceAccount => f.write_str("the pod's service account"),
+        }
+    }
+}
+
 /// Loads the configuration. Returns it with its origin.
 pub(super) async fn load(
     source: &ClientSource,
     overrides: &KubeconfigOverrides,
-) -> Result<(Config, String), ClientError> {
+) -> Result<(Config, Origin), ClientError> {
     let (mut config, origin) = load_source(source, overrides).await?;
     if overrides.impersonate.is_some() {
         config.auth_info.impersonate.clone_from(&overrides.impersonate);
@@ -151,7 +174,7 @@ pub(super) async fn load(
 async fn load_source(
     source: &ClientSource,
     overrides: &KubeconfigOverrides,
-) -> Result<(Config, String), ClientError> {
+) -> Result<(Config, Origin), ClientError> {
     match source {
         ClientSource::InCluster => in_cluster(),
         ClientSource::Kubeconfig { path, context } => {
@@ -178,7 +201,7 @@ async fn from_kubeconfig(
     path: Option<&Path>,
     context: Option<&str>,
     overrides: &KubeconfigOverrides,
-) -> Result<(Config, String), ClientError> {
+) -> Result<(Config, Origin), ClientError> {
     let kubeconfig = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
     let file = path.map_or_else(default_file, |path| path.display().to_string());
     let KubeconfigOverrides { cluster, user, .. } = overrides;
@@ -200,7 +223,7 @@ async fn from_kubeconfig(
     match config {
         Ok(config) => {
             let config = with_proxy(config, proxy.as_deref())?;
-            Ok((config, format!("kubeconfig {file}, {context}")))
+            Ok((config, Origin::Kubeconfig { file, context }))
         }
         Err(error) => {
             let default_paths = || default_paths(env::var_os("KUBECONFIG"), env::home_dir());
@@ -226,9 +249,9 @@ fn other_kind(paths: &[PathBuf]) -> Option<(String, String)> {
     })
 }
 
-fn in_cluster() -> Result<(Config, String), ClientError> {
+fn in_cluster() -> Result<(Config, Origin), ClientError> {
     let config = with_proxy(Config::incluster()?, None)?;
-    Ok((config, "the pod's service account".to_owned()))
+    Ok((config, Origin::ServiceAccount))
 }
 
 /// Replaces the proxy that kube chose.

@@ -6,7 +6,9 @@ mod tests;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use hpa_metrics::{TlsSettingNames, connection_cause, is_client_certificate_refused};
+use hpa_metrics::{
+    TlsSettingNames, connection_cause, is_client_certificate_refused, is_connection_failure,
+};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, header, uri::Authority};
 use http_body::Body as HttpBody;
 use kube::{
@@ -83,6 +85,9 @@ pub struct Clients {
     pub metrics: Client,
     /// Host and port of the API server. Empty for a service in the same process.
     pub server: String,
+    /// Whether the clients use the service account of the pod that this process runs in. With a
+    /// kubeconfig, the API server may be that of another cluster.
+    pub uses_service_account: bool,
 }
 
 impl Clients {
@@ -107,6 +112,8 @@ impl Clients {
         logs_connection: bool,
     ) -> Result<Self, ClientError> {
         let (mut kube, origin) = kubeconfig::load(&config.source, &config.overrides).await?;
+        let uses_service_account = matches!(origin, kubeconfig::Origin::ServiceAccount);
+        let origin = origin.to_string();
         // kube would retry for minutes while a metrics server is down.
         kube.default_retry = false;
         let default_agent = HeaderValue::from_static(concat!("hpa-rs/", env!("CARGO_PKG_VERSION")));
@@ -117,7 +124,8 @@ impl Clients {
         let server = host_and_port(&kube.cluster_url);
         let client =
             |limits| build_client(kube.clone(), limits, observer.clone(), log.clone(), &origin);
-        Ok(Self { api: client(&config.api)?, metrics: client(&config.metrics)?, server })
+        let (api, metrics) = (client(&config.api)?, client(&config.metrics)?);
+        Ok(Self { api, metrics, server, uses_service_account })
     }
 
     /// Clients of an API server that is a tower service, for example in the same process.
@@ -133,13 +141,19 @@ impl Clients {
             let builder = ClientBuilder::new(service.clone(), "default");
             with_limits(builder, limits, Arc::new(()), None, String::new())
         };
-        Self { api: client(), metrics: client(), server: String::new() }
+        let server = String::new();
+        Self { api: client(), metrics: client(), server, uses_service_account: false }
     }
 }
 
-fn without_credentials(url: &Uri) -> String {
+/// The host, with the port if the URL has one. Without credentials.
+fn authority_host(url: &Uri) -> &str {
     let authority = url.authority().map_or("", Authority::as_str);
-    let host = authority.rsplit('@').next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
+}
+
+fn without_credentials(url: &Uri) -> String {
+    let host = authority_host(url);
     format!("{}://{host}{}", url.scheme_str().unwrap_or("https"), url.path().trim_end_matches('/'))
 }
 
@@ -155,12 +169,9 @@ fn build_client(
     log: Option<Arc<ConnectionLog>>,
     origin: &str,
 ) -> Result<Client, ClientError> {
-    // Without the rest of the URL, which may contain credentials.
-    let hostname = config.cluster_url.host().unwrap_or_default().to_owned();
-    let port = config.cluster_url.port();
-    let host = port.map_or(hostname.clone(), |port| format!("{hostname}:{port}"));
+    let host = authority_host(&config.cluster_url).to_owned();
     let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build {
-        server: hostname,
+        server: host.clone(),
         origin: origin.to_owned(),
         source: ClientProblem::of_client(&error),
     })?;
@@ -186,10 +197,7 @@ pub struct ConnectError {
 impl ConnectError {
     /// Replaces a connection error with a `ConnectError`. Returns any other error as it is.
     fn replace(server: &str, error: BoxError) -> BoxError {
-        // hyper-util displays the kind of its error: `client error (Connect)`. The error's type is
-        // unknown here, and this crate doesn't depend on hyper-util.
-        let is_unconnected = error.to_string().contains("(Connect)");
-        if !is_unconnected && !is_client_certificate_refused(&*error) {
+        if !is_connection_failure(&*error) && !is_client_certificate_refused(&*error) {
             return error;
         }
         let cause = connection_cause(&*error, TLS_SETTINGS);
@@ -228,28 +236,29 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let server: Arc<str> = host.into();
-    let (unconnected, rejecting, timed_out) = (server.clone(), server.clone(), server.clone());
+    let host: Arc<str> = host.into();
     let ClientLimits { concurrency, rate, request_timeout } = *limits;
     let rate_limit = rate.map(|rate| layer_fn(move |inner| RateLimiter::new(inner, rate)));
     builder
-        .with_layer(&MapErrLayer::new(move |error: S::Error| {
-            ConnectError::replace(&unconnected, error.into())
+        .with_layer(&MapErrLayer::new({
+            let host = host.clone();
+            move |error: S::Error| ConnectError::replace(&host, error.into())
         }))
-        .with_layer(&MapResponseLayer::new(move |response: Response<B>| {
-            RejectingServer::add_to(response, &rejecting)
+        .with_layer(&MapResponseLayer::new({
+            let host = host.clone();
+            move |response: Response<B>| RejectingServer::add_to(response, &host)
         }))
         .with_layer(&layer_fn(|inner| WatchThrottle::new(inner, WATCH_INTERVAL)))
         .with_layer(&layer_fn(PageSize::new))
-        .with_layer(&layer_fn(move |inner| RequestTimeout {
+        .with_layer(&layer_fn(|inner| RequestTimeout {
             inner,
             limit: request_timeout,
-            server: timed_out.clone(),
+            server: host.clone(),
         }))
-        .with_layer(&layer_fn(move |inner| ObservedRequests {
+        .with_layer(&layer_fn(|inner| ObservedRequests {
             inner,
             observer: observer.clone(),
-            host: server.clone(),
+            host: host.clone(),
             log: log.clone(),
         }))
         .with_layer(&ConcurrencyLimitLayer::new(concurrency.get()))

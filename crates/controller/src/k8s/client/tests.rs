@@ -10,7 +10,10 @@ use std::{
 
 use hpa_metrics::describe;
 use http::{Method, Request, Response, StatusCode};
-use kube::client::{Body, ClientBuilder};
+use kube::{
+    client::{Body, ClientBuilder},
+    config::{KubeconfigError, NoProxyError},
+};
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::Value;
@@ -18,7 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     ClientConfig, ClientLimits, ClientSource, Clients, ConnectError, RejectingServer,
-    kubeconfig::{default_paths, named_files},
+    kubeconfig::{ClientProblem, default_paths, named_files},
     with_limits,
 };
 use crate::k8s::{ApiRequest, RequestObserver};
@@ -31,8 +34,18 @@ contexts:
 - {name: here, context: {cluster: local, user: me}}
 - {name: broken, context: {cluster: absent, user: me}}
 - {name: locked, context: {cluster: local, user: key}}
+- {name: no-ca, context: {cluster: no-ca, user: me}}
+- {name: no-base64, context: {cluster: no-base64, user: me}}
+- {name: no-pem, context: {cluster: no-pem, user: me}}
 clusters:
 - {name: local, cluster: {server: 'https://api.example:6443'}}
+- {name: no-ca, cluster: {server: 'https://api.example:6443', certificate-authority: hunter2}}
+- {name: no-base64, cluster: {server: 'https://api.example:6443', certificate-authority-data: '?'}}
+# -----BEGIN hunter2-----, YQ==, -----END other-----
+- name: no-pem
+  cluster:
+    server: 'https://api.example:6443'
+    certificate-authority-data: LS0tLS1CRUdJTiBodW50ZXIyLS0tLS0KWVE9PQotLS0tLUVORCBvdGhlci0tLS0tCg==
 users:
 - {name: me, user: {token: hunter2}}
 - {name: key, user: {client-certificate-data: aHVudGVyMg==, client-key-data: aHVudGVyMg==}}
@@ -75,6 +88,9 @@ async fn manifest_is_no_kubeconfig(#[case] suffix: &str, #[case] content: &str) 
     Some(", context \"broken\": the context names cluster absent, which the file doesn't define")
 )]
 #[case(KUBECONFIG, Some("locked"), Some(": invalid TLS certificates or key"))]
+#[case(KUBECONFIG, Some("no-ca"), Some(": failed to load the certificate authority"))]
+#[case(KUBECONFIG, Some("no-base64"), Some(": failed to load the certificate authority"))]
+#[case(KUBECONFIG, Some("no-pem"), Some(": the certificate authority is not valid PEM"))]
 #[case("users:\n- {token: hunter2", None, Some(", current context: not valid kubeconfig YAML"))]
 #[tokio::test]
 async fn kubeconfig_error_names_file_and_context_without_secrets(
@@ -93,6 +109,25 @@ async fn kubeconfig_error_names_file_and_context_without_secrets(
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn clients_of_a_kubeconfig_do_not_use_the_service_account() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(KUBECONFIG.as_bytes()).unwrap();
+    let source = ClientSource::Kubeconfig { path: Some(file.path().to_owned()), context: None };
+    let config = ClientConfig { source, ..ClientConfig::default() };
+    let clients = Clients::new(&config).await.unwrap();
+    assert!(!clients.uses_service_account);
+    assert_eq!(clients.server, "api.example:6443");
+}
+
+/// With `NO_PROXY`, kube's error quotes a `proxy-url` without a host.
+#[test]
+fn proxy_url_is_not_in_the_error() {
+    let error = NoProxyError::NoHost { uri: Box::new("/hunter2".parse().unwrap()) };
+    let problem = ClientProblem::of_kubeconfig(KubeconfigError::ParseNoProxy(error)).to_string();
+    assert_eq!(problem, "failed to parse the proxy URL in proxy-url or HTTPS_PROXY");
 }
 
 #[tokio::test]

@@ -6,52 +6,48 @@ fn object(json: Value) -> PartialObject {
     serde_json::from_value(json).expect("an object")
 }
 
-#[test]
-fn unneeded_metadata_cannot_make_an_object_undecodable() {
-    let hpa = object(json!({
-        "metadata": {
-            "name": "web",
-            "namespace": "shop",
-            "creationTimestamp": "9999-12-31T23:59:59Z",
-            "managedFields": [{ "time": "9999-12-31T23:59:59Z" }],
-        },
+/// A valid autoscaler with this metadata.
+fn hpa(metadata: Value) -> HorizontalPodAutoscaler {
+    let object = object(json!({
+        "metadata": metadata,
         "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
     }));
-    let hpa: HorizontalPodAutoscaler = hpa.decode().expect("a valid object");
+    object.decode().expect("a valid object")
+}
+
+#[test]
+fn unneeded_metadata_cannot_make_an_object_undecodable() {
+    let hpa = hpa(json!({
+        "name": "web",
+        "namespace": "shop",
+        "creationTimestamp": "9999-12-31T23:59:59Z",
+        "managedFields": [{ "time": "9999-12-31T23:59:59Z" }],
+    }));
     assert_eq!(hpa.spec.max_replicas, 3);
 }
 
 #[test]
 fn only_annotations_of_this_controller_are_kept() {
-    let hpa = object(json!({
-        "metadata": {
-            "name": "web",
-            "namespace": "shop",
-            "annotations": {
-                "autoscaling.hpa-rs.dev/pause": "up",
-                "autoscaling.hpa-rs.dev/dry-run": "true",
-                "kubectl.kubernetes.io/last-applied-configuration": "{}",
-            },
+    let hpa = hpa(json!({
+        "name": "web",
+        "namespace": "shop",
+        "annotations": {
+            "autoscaling.hpa-rs.dev/pause": "up",
+            "autoscaling.hpa-rs.dev/dry-run": "true",
+            "kubectl.kubernetes.io/last-applied-configuration": "{}",
         },
-        "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
     }));
-    let hpa: HorizontalPodAutoscaler = hpa.decode().expect("a valid object");
-    let annotations = hpa.metadata.annotations;
     let expected =
         [("autoscaling.hpa-rs.dev/dry-run", "true"), ("autoscaling.hpa-rs.dev/pause", "up")]
             .map(|(name, value)| (name.into(), value.into()));
-    assert_eq!(annotations, BTreeMap::from(expected));
+    assert_eq!(hpa.metadata.annotations, BTreeMap::from(expected));
 }
 
 #[test]
 fn unknown_annotations_of_the_domain_are_kept_without_values_up_to_a_limit() {
     let names = (0..1000).map(|index| format!("autoscaling.hpa-rs.dev/x{index}"));
     let annotations: BTreeMap<_, _> = names.map(|name| (name, "x".repeat(99))).collect();
-    let hpa = object(json!({
-        "metadata": { "name": "web", "namespace": "shop", "annotations": annotations },
-        "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
-    }));
-    let hpa: HorizontalPodAutoscaler = hpa.decode().expect("a valid object");
+    let hpa = hpa(json!({ "name": "web", "namespace": "shop", "annotations": annotations }));
     let annotations = hpa.metadata.annotations;
     // The message about them names the first, and counts up to 16 others or "more than 16".
     assert_eq!(annotations.len(), 18);
@@ -117,7 +113,7 @@ fn pod_with_an_excessive_request_is_decoded() {
 }
 
 #[test]
-fn object_without_name_does_not_fail_its_list() {
+fn object_without_name_is_parsed_but_not_decoded() {
     for name in [json!(null), json!("")] {
         let pod = object(json!({ "metadata": { "name": name, "namespace": "shop" } }));
         pod.decode::<Pod>().expect_err("it has no name");

@@ -194,6 +194,7 @@ async fn discovery_times_out() {
     let server = Server::default();
     server.delay(Duration::from_secs(60));
     let error = server.mapper().mappings(&kind("apps", "Deployment")).await.unwrap_err();
+    // The timeout of 10 s, and as long again for the wait before the request is sent.
     let text = r#"Get "/apis/apps": context deadline exceeded: no response within 20s"#;
     assert_eq!(error.to_string(), text);
 }

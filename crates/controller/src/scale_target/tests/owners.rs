@@ -24,21 +24,18 @@ fn pod(name: &str, owner: &Value) -> Arc<Pod> {
 /// A server with these `ReplicaSets` and their owners.
 fn server_with(replica_sets: &[(&str, Value)]) -> Server {
     let server = Server::default();
-    let version = json!({ "groupVersion": "apps/v1", "version": "v1" });
-    let group = json!({ "name": "apps", "versions": [version], "preferredVersion": version });
-    server.respond("/apis/apps", 200, group);
-    let resource = |name, kind| {
-        json!({ "name": name, "singularName": "", "namespaced": true, "kind": kind,
-            "verbs": ["get"] })
-    };
-    let resources = [resource("replicasets", "ReplicaSet"), resource("deployments", "Deployment")];
-    let list = json!({ "groupVersion": "apps/v1", "resources": resources });
-    server.respond("/apis/apps/v1", 200, list);
+    let resource = json!({ "name": "replicasets", "kind": "ReplicaSet", "namespaced": true });
+    server.serve_group("apps", "v1", &[("v1", json!([resource]))]);
     for (name, owner) in replica_sets {
         let metadata = json!({ "name": name, "uid": name, "ownerReferences": [owner] });
         server.respond(&format!("{REPLICA_SETS}/{name}"), 200, json!({ "metadata": metadata }));
     }
     server
+}
+
+fn not_found(name: &str) -> Value {
+    json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+        "message": "not found", "details": { "name": name } })
 }
 
 fn owners(server: &Server) -> Owners {
@@ -47,19 +44,11 @@ fn owners(server: &Server) -> Owners {
 
 /// The pods that the Deployment `web` owns.
 async fn owned_by_web(owners: &Owners, pods: &[Arc<Pod>]) -> Result<Vec<String>, String> {
-    owned_by_kind(owners, pods, "apps/v1", "Deployment").await
+    owned("shop", owners, pods, "apps/v1", "Deployment").await
 }
 
-async fn owned_by_kind(
-    owners: &Owners,
-    pods: &[Arc<Pod>],
-    api_version: &str,
-    kind: &str,
-) -> Result<Vec<String>, String> {
-    owned_in_namespace("shop", owners, pods, api_version, kind).await
-}
-
-async fn owned_in_namespace(
+/// The pods that a target with the UID `web-uid` owns.
+async fn owned(
     namespace: &str,
     owners: &Owners,
     pods: &[Arc<Pod>],
@@ -107,9 +96,7 @@ async fn pods_of_the_targets_replica_sets_are_owned() {
 #[tokio::test]
 async fn missing_or_recreated_replica_set_owns_nothing() {
     let server = server_with(&[("new", owner("apps/v1", "Deployment", "web", "web-uid"))]);
-    let missing = json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
-        "message": "not found", "details": { "name": "gone" } });
-    server.respond(&format!("{REPLICA_SETS}/gone"), 404, missing);
+    server.respond(&format!("{REPLICA_SETS}/gone"), 404, not_found("gone"));
     let mut reused = replica_set("old-uid");
     reused["name"] = json!("new");
     let pods = [pod("a", &replica_set("gone")), pod("b", &reused)];
@@ -130,13 +117,13 @@ async fn unreadable_owner_is_an_error() {
     );
     let unknown = [pod("a", &owner("example.com/v1", "Fleet", "f", "f-uid"))];
     let error =
-        owned_by_kind(&owners, &unknown, "argoproj.io/v1alpha1", "Rollout").await.unwrap_err();
+        owned("shop", &owners, &unknown, "argoproj.io/v1alpha1", "Rollout").await.unwrap_err();
     assert!(error.starts_with("Fleet f: "), "{error}");
 }
 
 /// The controller needs no permission to read Jobs.
 #[tokio::test]
-async fn owner_that_makes_no_pods_of_the_target_is_not_read() {
+async fn owner_that_cannot_belong_to_the_target_is_not_read() {
     let server = server_with(&[("web-1", owner("apps/v1", "Deployment", "web", "web-uid"))]);
     let owners = owners(&server);
     let pods = [
@@ -148,7 +135,8 @@ async fn owner_that_makes_no_pods_of_the_target_is_not_read() {
     assert_eq!(owned_by_web(&owners, &pods).await.unwrap(), ["own", "direct"]);
     let read = |request: &String| request.contains("/namespaces/");
     assert_eq!(server.take_requests().iter().filter(|request| read(request)).count(), 1);
-    assert_eq!(owned_by_kind(&owners, &pods, "apps/v1", "StatefulSet").await.unwrap(), ["direct"]);
+    let direct = owned("shop", &owners, &pods, "apps/v1", "StatefulSet").await.unwrap();
+    assert_eq!(direct, ["direct"]);
     assert_eq!(server.take_requests(), [""; 0]);
 }
 
@@ -163,22 +151,20 @@ async fn endless_chain_is_an_error() {
 
 /// Users write the references of their pods.
 #[tokio::test]
-async fn uid_claimed_by_another_pod_hides_no_pods() {
-    let missing = json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
-        "message": "not found", "details": { "name": "invented" } });
+async fn forged_owner_uid_hides_no_pods() {
     let mut claim = replica_set("web-1");
     claim["name"] = json!("invented");
     let bait = pod("bait", &claim);
     for namespace in ["shop", "evil"] {
         let server = server_with(&[("web-1", owner("apps/v1", "Deployment", "web", "web-uid"))]);
         let path = format!("/apis/apps/v1/namespaces/{namespace}/replicasets/invented");
-        server.respond(&path, 404, missing.clone());
+        server.respond(&path, 404, not_found("invented"));
         let owners = owners(&server);
         let baits = [bait.clone()];
-        let of_bait = owned_in_namespace(namespace, &owners, &baits, "apps/v1", "Deployment").await;
+        let of_bait = owned(namespace, &owners, &baits, "apps/v1", "Deployment").await;
         assert_eq!(of_bait.unwrap(), [""; 0]);
         let pods = [bait.clone(), pod("a", &replica_set("web-1"))];
-        server.respond(&format!("{REPLICA_SETS}/invented"), 404, missing.clone());
+        server.respond(&format!("{REPLICA_SETS}/invented"), 404, not_found("invented"));
         assert_eq!(owned_by_web(&owners, &pods).await.unwrap(), ["a"], "claimed in {namespace}");
     }
 }

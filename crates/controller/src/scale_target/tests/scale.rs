@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use hpa_calc::api::{HorizontalPodAutoscaler, Scale};
 use http::{Request, Response};
 use kube::{Client, client::Body};
 use rstest::rstest;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::Server;
 use crate::{
     k8s::{ClientLimits, Clients},
-    scale_target::{Mapping, ScaleClient, ScaleError},
+    scale_target::{Mapping, ScaleClient, ScaleError, TargetReader},
 };
 
 const SCALE: &str = "/apis/apps/v1/namespaces/shop/deployments/web/scale";
@@ -73,7 +74,7 @@ async fn missing_fields_of_a_scale_are_zero() {
     server.respond(SCALE, 200, json!({"kind": "Scale", "metadata": {}, "spec": null}));
     let scales = scale_client(&server);
     let read = scales.get("shop", &deployments("v1"), "web").await.unwrap();
-    assert_eq!(read.scale, hpa_calc::api::Scale::default());
+    assert_eq!(read.scale, Scale::default());
     scales.update("shop", &deployments("v1"), "web", &read, 1).await.unwrap();
     assert_eq!(server.0.lock().bodies[0]["spec"], json!({"replicas": 1}));
 }
@@ -147,6 +148,7 @@ async fn scale_request_times_out() {
     let server = Server::default();
     server.delay(Duration::from_secs(60));
     let error = scale_client(&server).get("shop", &deployments("v1"), "web").await.unwrap_err();
+    // The timeout of 5 s, and as long again for the wait before the request is sent.
     assert_eq!(error.to_string(), format!("Get {SCALE:?}: {}", no_response_within("10s")));
 }
 
@@ -244,4 +246,24 @@ async fn replica_failure_is_the_cause_in_the_condition() {
         assert_eq!(read.as_deref(), expected);
     }
     assert_eq!(server.take_requests().last().map(String::as_str), Some(&*format!("GET {path}")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn replica_failure_is_read_from_the_resource_that_has_the_target() {
+    let server = Server::default();
+    let resource = |name: &str| json!({"name": name, "kind": "Rack", "namespaced": true});
+    let resources = json!([resource("racks"), resource("shelves")]);
+    server.serve_group("example.com", "v1", &[("v1", resources)]);
+    let condition = json!({"type": "ReplicaFailure", "status": "True", "message": "no quota"});
+    let target = json!({"status": {"conditions": [condition]}});
+    server.respond("/apis/example.com/v1/namespaces/shop/shelves/web", 200, target);
+    let mut hpa = HorizontalPodAutoscaler::default();
+    hpa.metadata.namespace = "shop".to_owned();
+    let target = &mut hpa.spec.scale_target_ref;
+    target.api_version = "example.com/v1".to_owned();
+    target.kind = "Rack".to_owned();
+    target.name = "web".to_owned();
+    let scale = Scale { spec_replicas: 1, ..Scale::default() };
+    let reader = TargetReader::new(&server.client(), Duration::from_secs(5));
+    assert_eq!(reader.replica_failure(&hpa, &scale).await.as_deref(), Some("no quota"));
 }

@@ -2,19 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use hpa_calc::{Scale, explain::UnschedulablePods};
-use hpa_controller::scale_target::TargetPods;
+use hpa_calc::{Scale, explain::UnschedulablePods, report::OverwrittenScalings};
+use hpa_controller::{debug::AutoscalerActivity, scale_target::TargetPods};
 
 use super::*;
-use crate::{model::Outage, past::WrongClock};
+use crate::{
+    model::{FailureKind, Outage},
+    past::WrongClock,
+};
 
-fn fail_connection(board: &Board, second: i64, cause: &'static str) {
-    let kind = if cause == "rejected" { "credentials" } else { "unreachable" };
+fn fail_connection(board: &Board, second: i64, kind: FailureKind, cause: &str) {
     board.mark_down(at(second), |since| Outage {
         subject: "The API server".to_owned(),
-        kind,
+        kind: Some(kind),
         since,
-        text: format!("down since {since}: {cause}"),
+        text: format!("The API server {kind} since {since}: {cause}"),
     });
 }
 
@@ -22,7 +24,7 @@ fn fail_connection(board: &Board, second: i64, cause: &'static str) {
 const UNREAD_SCALE: &str = "; the number of existing pods is not read yet";
 
 #[test]
-fn problem_of_a_list_lasts_until_it_is_read() {
+fn failed_list_is_a_problem_until_it_is_synced() {
     let board = board(&["a"]);
     fail_list(&board, AutoscalerApi::Core, false, 5);
     fail_list(&board, AutoscalerApi::Core, false, 9);
@@ -48,19 +50,22 @@ fn outage_of_the_api_server_replaces_other_problems() {
     };
     board.set_activity(activity, at(100));
     fail_list(&board, AutoscalerApi::Core, true, 110);
-    fail_connection(&board, 110, "refused");
-    fail_connection(&board, 120, "starting");
-    assert_eq!(board.problems(), ["down since 1970-01-01T00:01:50Z: starting."]);
+    fail_connection(&board, 110, FailureKind::Unreachable, "refused");
+    fail_connection(&board, 120, FailureKind::Unreachable, "starting");
+    let unreachable = "The API server has been unreachable since 1970-01-01T00:01:50Z: starting.";
+    assert_eq!(board.problems(), [unreachable]);
     let changes = board.changes_since(0, at(130));
-    assert!((changes.rows.len(), changes.inactive) == (1, Some(false)), "its lease can't be read");
+    let shown = (changes.rows.len(), changes.inactive);
+    assert_eq!(shown, (1, Some(false)), "the lease can't be read");
     let outage = changes.outage.unwrap();
     assert_eq!(
         (outage.since, outage.values_at, outage.is_partial),
         (at(110), Some(at(100)), false)
     );
     assert!(!board.is_complete(&id("b")));
-    fail_connection(&board, 135, "rejected");
-    assert_eq!(board.problems(), ["down since 1970-01-01T00:02:15Z: rejected."]);
+    fail_connection(&board, 135, FailureKind::ServerError, "full");
+    let failed = "The API server has failed since 1970-01-01T00:02:15Z: full.";
+    assert_eq!(board.problems(), [failed]);
     assert_eq!(board.outage_summary().unwrap().since, at(110), "of the first failure");
     board.mark_up(at(140));
     let of_leases = ["No controller makes decisions.", "Several controllers stored the statuses."];
@@ -72,7 +77,7 @@ fn outage_of_the_api_server_replaces_other_problems() {
 fn outage_before_the_first_list_has_no_time_of_values() {
     let board = Board::new(&[AutoscalerApi::Core], Settings::default(), SettingPolicy::default());
     assert!(board.is_reading());
-    fail_connection(&board, 1, "refused");
+    fail_connection(&board, 1, FailureKind::Unreachable, "refused");
     let changes = board.changes_since(0, at(2));
     assert!(!changes.is_reading);
     assert_eq!(changes.outage.unwrap().values_at, None);
@@ -142,7 +147,7 @@ fn bounds_that_exclude_those_of_another_autoscaler_are_a_conflict_until_they_cha
 }
 
 #[test]
-fn other_controller_of_an_autoscaler_changes_the_conflict_of_the_others() {
+fn bounds_conflict_follows_a_change_of_the_acting_controller() {
     let board = board(&[]);
     let mut scheduled = observed("scheduled", status(4, 4, &[]));
     let schedule = json!([{ "start": "00:00", "end": "00:00", "minReplicas": 6 }]).to_string();
@@ -208,7 +213,7 @@ fn change_of_one_of_many_autoscalers_of_a_target_is_cheap() {
 }
 
 #[test]
-fn statuses_that_are_not_stored_are_counted_if_they_are_listed() {
+fn unstored_statuses_of_listed_autoscalers_are_counted() {
     let board = board(&["a", "b"]);
     let activity = |names: &[(&str, &str)]| {
         let unstored = names.iter().map(|(namespace, name)| {
@@ -226,7 +231,7 @@ fn statuses_that_are_not_stored_are_counted_if_they_are_listed() {
 }
 
 #[test]
-fn wrong_clock_is_a_problem_and_that_of_the_autoscalers_of_its_controller() {
+fn wrong_clock_is_a_problem_and_applies_to_autoscalers_of_its_controller() {
     let board = board(&["a"]);
     let set_lead = |seconds: i64| {
         let wrong_clock = Some(WrongClock {
@@ -251,40 +256,65 @@ fn wrong_clock_is_a_problem_and_that_of_the_autoscalers_of_its_controller() {
     assert_eq!(board.problems(), ["Its clock is 50s ahead."]);
 }
 
+/// Sets the activity of the controller for one autoscaler.
+fn set_activity_of(board: &Board, name: &str, activity: AutoscalerActivity, second: i64) {
+    let autoscalers = [(id(name), activity)].into();
+    let activity = ControllerActivity { autoscalers, ..ControllerActivity::default() };
+    board.set_activity(activity, at(second));
+}
+
 #[test]
-fn row_of_an_autoscaler_whose_scalings_are_overwritten_says_so() {
+fn overwritten_scalings_are_in_the_sentence_of_the_row() {
     let board = board(&["a"]);
-    let overwritten = [(id("a"), 3)].into();
-    board.set_activity(ControllerActivity { overwritten, ..ControllerActivity::default() }, at(1));
+    let overwritten_scalings = Some(OverwrittenScalings { count: 3, seen_at: None });
+    let activity = AutoscalerActivity { overwritten_scalings, ..AutoscalerActivity::default() };
+    set_activity_of(&board, "a", activity, 1);
     let text = "another client has changed the replicas after at least 3 scalings";
     let sentence = board.get(&id("a")).unwrap().row.sentence;
     assert!(sentence.contains(text), "{sentence}");
 }
 
 #[test]
-fn maximum_has_a_remark_until_the_scale_is_read_and_yields_to_unschedulable_pods() {
+fn row_at_maximum_notes_an_unread_scale_and_yields_to_unschedulable_pods() {
     let board = board(&[]);
     let limited = condition("ScalingLimited", "True", "TooManyReplicas");
     let held = observed("web", status(9, 9, &[limited]));
     board.update(Update::Apply(Box::new(held)), at(1));
     let row = || board.get(&id("web")).unwrap().row;
-    let is_row = |state, end: &str| {
+    let check_row = |state, end: &str| {
         let row = row();
         assert!(row.state == Reported(state) && row.sentence.ends_with(end), "{row:?}");
     };
-    is_row(State::AtMaximum, &format!("; maxReplicas is 9{UNREAD_SCALE}"));
+    check_row(State::AtMaximum, &format!("; maxReplicas is 9{UNREAD_SCALE}"));
     board.set_scales(vec![(id("web"), None)], at(2));
-    is_row(State::AtMaximum, "; maxReplicas is 9");
-    let unschedulable = [(id("web"), UnschedulablePods { count: 3, total: 9 })].into();
-    let activity = ControllerActivity { unschedulable, ..ControllerActivity::default() };
-    board.set_activity(activity, at(3));
-    is_row(State::WaitingForPods, "; 3 of 9 pods can't be scheduled");
+    check_row(State::AtMaximum, "; maxReplicas is 9");
+    let unschedulable_pods = Some(UnschedulablePods { count: 3, total: 9 });
+    let activity = AutoscalerActivity { unschedulable_pods, ..AutoscalerActivity::default() };
+    set_activity_of(&board, "web", activity, 3);
+    check_row(State::WaitingForPods, "; 3 of 9 pods can't be scheduled");
     board.set_activity(ControllerActivity::default(), at(4));
-    is_row(State::AtMaximum, "; maxReplicas is 9");
+    check_row(State::AtMaximum, "; maxReplicas is 9");
+    let decision = "maxReplicas is 9, metrics ask for 12; 2 of 9 pods are not ready";
+    let last_decision = Some(decision.to_owned());
+    let activity = AutoscalerActivity { last_decision, ..AutoscalerActivity::default() };
+    set_activity_of(&board, "web", activity, 5);
+    check_row(State::AtMaximum, decision);
+}
+
+/// Each change is sent to all pages, and the sentence of a row that scales is that of its status.
+#[test]
+fn last_decision_that_no_row_shows_is_no_new_version() {
+    let board = board(&[]);
+    board.update(Update::Apply(Box::new(observed("a", status(4, 6, &[])))), at(1));
+    let version = *board.subscribe().borrow();
+    let last_decision = Some("cpu is at 61%".to_owned());
+    let activity = AutoscalerActivity { last_decision, ..AutoscalerActivity::default() };
+    set_activity_of(&board, "a", activity, 2);
+    assert_eq!(*board.subscribe().borrow(), version);
 }
 
 #[test]
-fn missing_pods_are_counted_from_scales_read_again_when_old() {
+fn missing_pods_are_counted_and_old_scales_are_read_again() {
     let board = board(&[]);
     let unmet = status(3, 3, &[]);
     for name in ["a", "b", "c"] {

@@ -1,14 +1,32 @@
 //! Help texts, and the collectors in docs/keda.md.
 
+use std::collections::BTreeMap;
+
 use super::*;
+
+/// Adds the subcommands of a command at `path`, and theirs, each by its path: `rules check`.
+fn add_subcommands(command: &ClapCommand, path: &str, found: &mut BTreeMap<String, ClapCommand>) {
+    for subcommand in command.get_subcommands() {
+        let path = format!("{path} {}", subcommand.get_name()).trim_start().to_owned();
+        add_subcommands(subcommand, &path, found);
+        found.insert(path, subcommand.clone());
+    }
+}
+
+fn commands_by_path() -> BTreeMap<String, ClapCommand> {
+    let mut found = BTreeMap::new();
+    add_subcommands(&Arguments::command(), "", &mut found);
+    assert!(found.len() > 20, "{found:?}");
+    found
+}
 
 #[test]
 fn examples_fit_a_terminal_of_80_columns() {
-    for command in Arguments::command().get_subcommands() {
+    for (path, command) in commands_by_path() {
         let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let too_long: Vec<&str> =
             examples.lines().filter(|line| line.chars().count() > 79).collect();
-        assert_eq!(too_long, Vec::<&str>::new(), "{}", command.get_name());
+        assert_eq!(too_long, Vec::<&str>::new(), "{path}");
     }
 }
 
@@ -22,24 +40,12 @@ fn flags_without_a_group_have_no_heading() {
     }
 }
 
-/// Collects the paths of all subcommands.
-fn collect_paths(command: &ClapCommand, path: &[String], paths: &mut Vec<Vec<String>>) {
-    for subcommand in command.get_subcommands() {
-        let path = [path, &[subcommand.get_name().to_owned()]].concat();
-        collect_paths(subcommand, &path, paths);
-        paths.push(path);
-    }
-}
-
 #[test]
 fn short_help_fits_a_screen_and_long_help_has_all_flags() {
-    let mut paths = Vec::new();
-    collect_paths(&Arguments::command(), &[], &mut paths);
-    assert!(paths.len() > 20, "{paths:?}");
     let mut too_long = Vec::new();
-    for path in paths {
+    for (path, command) in commands_by_path() {
         let help = |flag: &str| {
-            let words = ["hpa".to_owned()].into_iter().chain(path.clone()).chain([flag.to_owned()]);
+            let words = ["hpa"].into_iter().chain(path.split(' ')).chain([flag]);
             let words: Vec<OsString> = words.map(OsString::from).collect();
             let help = Arguments::try_parse_checked(&words).expect_err("help ends the program");
             help.to_string()
@@ -50,13 +56,9 @@ fn short_help_fits_a_screen_and_long_help_has_all_flags() {
             too_long.push(short.clone());
         }
         assert!(short.contains("Usage: hpa "), "{short}");
-        let mut command = &Arguments::command();
-        for name in &path {
-            command = command.find_subcommand(name).expect("a command");
-        }
-        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
-            let flag = argument.get_long().map(|long| format!("--{long}")).unwrap_or_default();
-            assert!(full.contains(&flag), "{path:?} {flag}");
+        let visible = command.get_arguments().filter(|argument| !argument.is_hide_set());
+        for flag in visible.filter_map(clap::Arg::get_long) {
+            assert!(full.contains(&format!("--{flag}")), "{path} --{flag}");
         }
     }
     assert!(
@@ -69,12 +71,9 @@ fn short_help_fits_a_screen_and_long_help_has_all_flags() {
 
 #[test]
 fn main_flags_exist() {
-    let program = Arguments::command();
+    let commands = commands_by_path();
     for (path, flags) in MAIN_FLAGS {
-        let mut command = &program;
-        for name in path.split(' ') {
-            command = command.find_subcommand(name).expect(path);
-        }
+        let command = commands.get(path).expect(path);
         for flag in flags.split(' ') {
             let has_flag = |argument: &clap::Arg| argument.get_long() == Some(flag);
             assert!(command.get_arguments().any(has_flag), "{path} --{flag}");

@@ -184,6 +184,21 @@ fn log_level_takes_levels_and_known_modules() {
     assert!(error.contains("must be one of off, error, warn, info, debug, trace"), "{error}");
 }
 
+#[test]
+fn permission_must_name_a_server() {
+    let check = |server: &str| {
+        let permission = format!("--collector-permission={server}=shop");
+        let run = parse(&["--additional-prometheus-server=eu=http://p", &permission]);
+        let checked = run.expect("the flags").collectors.check_permissions();
+        checked.map_err(|error| error.to_string())
+    };
+    for server in ["eu", "prometheus", "url"] {
+        assert_eq!(check(server), Ok(()));
+    }
+    let unknown = "--collector-permission: there is no server promtheus";
+    assert_eq!(check("promtheus"), Err(unknown.to_owned()));
+}
+
 /// Annotations and --collector-permission refer to each server by its name.
 #[test]
 fn additional_prometheus_server_needs_a_unique_name() {

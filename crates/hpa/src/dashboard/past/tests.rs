@@ -7,7 +7,10 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{debug_api::MARKER_HEADER, debug_client::KUBE_CONTROLLER_MANAGER};
+use crate::{
+    debug_api::MARKER_HEADER,
+    debug_client::{KUBE_CONTROLLER_MANAGER, status_document},
+};
 
 fn flags(namespace: Option<&str>) -> ControllerArguments {
     ControllerArguments {
@@ -15,6 +18,10 @@ fn flags(namespace: Option<&str>) -> ControllerArguments {
         controller_lease: namespace.map(|_| "hpa".to_owned()),
         controller_url: None,
     }
+}
+
+fn flags_with_url(url: &str) -> ControllerArguments {
+    ControllerArguments { controller_url: Some(url.parse().expect("a URL")), ..flags(None) }
 }
 
 fn new_source(testbed: &Testbed, flags: &ControllerArguments) -> ClusterRecordSource {
@@ -26,13 +33,13 @@ fn writer(name: &str, manager: &str, at: Option<Timestamp>) -> AutoscalerStatusW
     AutoscalerStatusWriter { key, manager, at, overwritten: Vec::new(), dry_run: false }
 }
 
-/// If no instance holds `hpa`, the usual leases of both namespaces are read, and then their lists,
-/// which have no name.
+/// If no instance holds `hpa`, the usual leases of both namespaces are read, then the leases of
+/// each are listed: a list is a request with the empty name.
 #[rstest]
 #[case::released(
     "",
     None,
-    ActingController::Unknown { is_built_in_writer: false },
+    ActingController::Unknown { is_status_of_kube_controller_manager: false },
     &["hpa", "hpa-controller", "hpa-controller", "", "", KUBE_CONTROLLER_MANAGER]
 )]
 #[case::held("b_1", Some("shop"), ActingController::HpaRs, &["hpa", KUBE_CONTROLLER_MANAGER])]
@@ -77,7 +84,7 @@ fn testbed_with_expired_leases() -> Testbed {
 }
 
 #[tokio::test]
-async fn each_autoscaler_without_a_controller_has_a_clause() {
+async fn expired_lease_makes_only_its_own_autoscalers_idle() {
     let testbed = testbed_with_expired_leases();
     let source = new_source(&testbed, &flags(None));
     let writers = [writer("a", "hpa-controller:shop/hpa", None), writer("b", "k3s", None)];
@@ -90,9 +97,9 @@ async fn each_autoscaler_without_a_controller_has_a_clause() {
     assert!(activity.inactivity.is_some());
 }
 
-/// A lease that its holder renewed now, with a clock that is 5 minutes ahead.
+/// The holder has just renewed its lease.
 #[tokio::test]
-async fn wrong_clock_of_the_holder_is_a_problem() {
+async fn holder_whose_clock_is_ahead_is_reported_with_the_lead() {
     let testbed = Testbed::new(Config::default());
     let (now, lead) = (Timestamp::now(), SignedDuration::from_mins(5));
     let mut lease = objects::lease("shop", "hpa", "a_1", now + lead);
@@ -116,9 +123,7 @@ async fn wrong_clock_of_the_holder_is_a_problem() {
 #[tokio::test]
 async fn expired_lease_is_reported_although_the_url_does_not_answer() {
     let testbed = testbed_with_expired_leases();
-    let controller_url = Some("http://127.0.0.1:1".parse().expect("a URL"));
-    let flags = ControllerArguments { controller_url, ..flags(None) };
-    let source = new_source(&testbed, &flags);
+    let source = new_source(&testbed, &flags_with_url("http://127.0.0.1:1"));
     let writers = [writer("a", "hpa-controller:shop/hpa", None)];
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
     let inactivity = activity.inactivity.expect("a sentence");
@@ -137,9 +142,7 @@ async fn silent_url_delays_the_report_of_an_expired_lease_by_one_request_timeout
     let testbed = testbed_with_expired_leases();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let controller_url = Some(url.parse().expect("a URL"));
-    let flags = ControllerArguments { controller_url, ..flags(None) };
-    let source = new_source(&testbed, &flags);
+    let source = new_source(&testbed, &flags_with_url(&url));
     let writers = [writer("a", "hpa-controller:shop/hpa", None)];
     let start = tokio::time::Instant::now();
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
@@ -172,24 +175,17 @@ async fn debug_api_at_a_url_answers_only_for_its_autoscalers(
     #[case] error: Option<&str>,
     #[case] problem: Option<&str>,
 ) {
-    let status = json!({
-        "build": { "version": "0.1.0", "revision": "6f7a8b9c0d", "date": "unknown" },
-        "now": "2026-01-01T00:00:00Z", "isLeader": true, "isWorking": true, "dryRun": false,
-        "syncPeriodSeconds": 15.0,
-        "settings": {
-            "tolerance": 0.1, "downscaleStabilizationSeconds": 300.0,
-            "cpuInitializationPeriodSeconds": 300.0, "initialReadinessDelaySeconds": 30.0,
-            "scaleToZero": true,
-        },
-        "queue": { "due": 0, "queued": 1, "inProgress": 0, "longestRunningSeconds": 0.0 },
-        "cacheAgesSeconds": {}, "undecodableObjects": 0, "historyUnsavedSeconds": 0.0,
-        "autoscalers": 1, "failing": 1,
-        "failedStatusWrites": { "autoscalers": 1, "error": "cannot patch" },
-        "decisionMemory": { "limitBytes": 1, "usedBytes": 0, "perAutoscalerBytes": 1 },
-    });
+    let mut status = status_document();
+    status["now"] = "2026-01-01T00:00:00Z".into();
+    status["isWorking"] = true.into();
+    status["failedStatusWrites"] = json!({ "autoscalers": 1, "error": "cannot patch" });
     let item = json!({
         "api": "core", "namespace": "shop", "name": "a", "uid": "u", "isFailing": true,
-        "statusWriteError": error,
+        "statusWriteError": error, "lastReconcileSecondsAgo": 5.0,
+        "last": {
+            "from": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z", "count": 1,
+            "decision": { "reason": "maxReplicas", "sentence": "maxReplicas is 9" },
+        },
     });
     let list = json!({ "now": "2026-01-01T00:00:00Z", "items": [item] });
     let reply = |body: Value| any(async move || ([(MARKER_HEADER, "v1")], body.to_string()));
@@ -198,19 +194,19 @@ async fn debug_api_at_a_url_answers_only_for_its_autoscalers(
         .route("/debug/v1/autoscalers", reply(list));
     let url = format!("http://{}", serve(router).await);
     let testbed = testbed_with_expired_leases();
-    let controller_url = Some(url.parse().expect("a URL"));
-    let flags = ControllerArguments { controller_url, ..flags(None) };
-    let source = new_source(&testbed, &flags);
+    let source = new_source(&testbed, &flags_with_url(&url));
     let writers = ["a", "b"].map(|name| writer(name, "hpa-controller:shop/hpa", None));
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
     let idle: Vec<_> = activity.idle.into_keys().collect();
     assert_eq!(idle, [HpaKey::new("shop", "b")]);
-    // The dashboard counts known ones.
+    // If the instance names the autoscalers of failed writes, the dashboard counts them itself.
     assert_eq!(activity.status_problems, problem.into_iter().collect::<Vec<_>>());
     let unstored: Vec<_> = activity.unstored.into_keys().collect();
     let expected = error.map(|_| HpaKey::new("shop", "a"));
     assert_eq!(unstored, expected.into_iter().collect::<Vec<_>>());
     assert_eq!(activity.recently_decided, [HpaKey::new("shop", "a")].into());
+    let decision = activity.autoscalers[&HpaKey::new("shop", "a")].last_decision.as_deref();
+    assert_eq!(decision, Some("maxReplicas is 9"));
 }
 
 #[tokio::test]
@@ -258,12 +254,13 @@ async fn acting_controllers_differ_by_namespace() {
     let of_built_in = writer("other", KUBE_CONTROLLER_MANAGER, Some(now));
     let writers: Vec<_> = writers.into_iter().chain([of_built_in]).collect();
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
-    let both = ActingController::Unknown { is_built_in_writer: false };
+    let unknown = ActingController::Unknown { is_status_of_kube_controller_manager: false };
     let hpa_rs = ActingController::HpaRs;
-    let of = |namespace: &str, manager: &str| {
+    let acting = |namespace: &str, manager: &str| {
         let writer = (Arc::<str>::from(namespace), manager.to_owned());
         activity.acting.get(&writer).copied()
     };
-    assert_eq!([of("shop", manager), of("shop", KUBE_CONTROLLER_MANAGER)], [Some(both); 2]);
-    assert_eq!([of("blog", manager), of("pay", manager)], [Some(hpa_rs); 2]);
+    assert_eq!(acting("shop", manager), Some(unknown));
+    assert_eq!(acting("shop", KUBE_CONTROLLER_MANAGER), Some(unknown));
+    assert_eq!([acting("blog", manager), acting("pay", manager)], [Some(hpa_rs); 2]);
 }

@@ -75,7 +75,7 @@ impl ControllerSetup {
             recorder,
             clock: self.clock.clone(),
             sync_period: Duration::from_secs_f64(SYNC_PERIOD),
-            decision_settings: options(1.0).settings,
+            decision_settings: settings(),
             dry_run: false,
             keep_history: false,
             refused_rules_file: Box::new(|| None),
@@ -145,9 +145,14 @@ pub(super) fn sync_period(speed: f64) -> Duration {
     Duration::from_secs_f64(SYNC_PERIOD / speed).max(MIN_SYNC_PERIOD)
 }
 
+/// The settings of the demo's controller.
+pub(super) fn settings() -> Settings {
+    Settings::default().with(|settings| settings.strict_scale_to_zero = true)
+}
+
 fn options(speed: f64) -> Options {
     Options {
-        settings: Settings::default().with(|settings| settings.strict_scale_to_zero = true),
+        settings: settings(),
         setting_policy: SettingPolicy::default(),
         sync_period: sync_period(speed),
         workers: WORKERS,

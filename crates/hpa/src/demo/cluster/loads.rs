@@ -13,6 +13,8 @@ use hpa_testbed::workload::{
 };
 use jiff::{SignedDuration, Timestamp};
 
+use crate::demo::model::target_id;
+
 /// Computes the loads of the scenario's workloads, without noise, idle usage and the `base` of
 /// metrics.
 pub(super) struct DemoPastLoads {
@@ -35,9 +37,7 @@ impl DemoPastLoads {
         metric: usize,
         range: PastRange,
     ) -> Option<Trace> {
-        let target = &hpa.spec.scale_target_ref;
-        let id = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
-        let (workload, profile) = self.workloads.get(&id)?;
+        let (workload, profile) = self.workloads.get(&target_id(hpa))?;
         let per_load = per_load(workload, profile, hpa.spec.metrics.get(metric)?)?;
         let step = SignedDuration::from_secs(i64::from(range.step_seconds.max(1)));
         let times = std::iter::successors(Some(range.from), |at| at.checked_add(step).ok());

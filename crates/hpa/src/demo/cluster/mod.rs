@@ -4,7 +4,7 @@ mod controller;
 mod loads;
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,7 +13,6 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use hpa_adapter::certificates::write_private;
-use hpa_calc::Settings;
 use hpa_controller::{
     HpaKey, Observer, ReconcileBeforeStatusWrite, Telemetry, TelemetryOptions,
     debug::{DebugView, DecisionRecorder},
@@ -40,7 +39,8 @@ use tracing::warn;
 
 use self::{
     controller::{
-        Controller, ControllerSetup, DemoClock, DemoRecordSource, REQUEST_TIMEOUT, sync_period,
+        Controller, ControllerSetup, DemoClock, DemoRecordSource, REQUEST_TIMEOUT, settings,
+        sync_period,
     },
     loads::DemoPastLoads,
 };
@@ -54,7 +54,7 @@ const DECISION_MEMORY: usize = 16 << 20;
 const CONTROLLER_PRODUCT: &str = "hpa-rs";
 /// The product in the dashboard's user agent.
 const DASHBOARD_PRODUCT: &str = "hpa-dashboard";
-/// The longest real time for which simulated time slows down during checks of forecasts.
+/// The longest real time for which simulated time slows down because of one autoscaler's check.
 const MAX_CHECK_TIME: Duration = Duration::from_secs(30);
 
 /// The demo's simulated cluster, with the server and the controller that use it.
@@ -74,31 +74,23 @@ pub(crate) struct DemoCluster {
     _running: RunningSimulation,
 }
 
-/// The autoscalers whose past is being checked. A check takes real time, so simulated time slows
+/// The autoscalers that wait for the controller's first check whether forecasts help, each with the
+/// time of its first decision without that check. A check takes real time, so simulated time slows
 /// down until it ends, for at most [`MAX_CHECK_TIME`].
 #[derive(Debug, Default)]
-struct PendingChecks {
-    keys: BTreeSet<HpaKey>,
-    /// The time since which there have been keys. `None` without keys.
-    since: Option<Instant>,
-}
+struct PendingChecks(BTreeMap<HpaKey, Instant>);
 
 impl PendingChecks {
     fn update(&mut self, decision: &Decision) {
         if decision.waits_for_forecast {
-            self.keys.insert(decision.key.clone());
-            self.since.get_or_insert_with(Instant::now);
+            self.0.entry(decision.key.clone()).or_insert_with(Instant::now);
         } else {
-            self.keys.remove(&decision.key);
-            if self.keys.is_empty() {
-                self.since = None;
-            }
+            self.0.remove(&decision.key);
         }
     }
 
     fn is_waiting(&self) -> bool {
-        let is_within_limit = |since: Instant| since.elapsed() < MAX_CHECK_TIME;
-        !self.keys.is_empty() && self.since.is_some_and(is_within_limit)
+        self.0.values().any(|since| since.elapsed() < MAX_CHECK_TIME)
     }
 }
 
@@ -172,7 +164,7 @@ impl DemoCluster {
         })
     }
 
-    /// Records whether the past of the autoscaler is being checked, which slows simulated time.
+    /// Records whether the autoscaler waits for a check, which slows simulated time.
     pub(crate) fn track_pending_checks(&mut self, decision: &Decision) {
         self.pending_checks.update(decision);
         self.adjust_speed();
@@ -205,7 +197,7 @@ impl DemoCluster {
             title: format!("hpa demo: {scenario}"),
             sync_period: sync_period(self.speed),
             request_timeout: REQUEST_TIMEOUT,
-            settings: Settings::default().with(|settings| settings.strict_scale_to_zero = true),
+            settings: settings(),
             clock: self.setup.clock.clone(),
             records: Some(Arc::new(DemoRecordSource(self.debug_view.clone()))),
             ..Options::default()
@@ -235,9 +227,9 @@ impl DemoCluster {
     }
 }
 
-/// The simulated time at the start. Unless `speed` is 1, it is in the past, so simulated time is
-/// not ahead of real time at the end. Otherwise, kubectl would show negative ages, because it
-/// computes them with its own clock.
+/// The simulated time at the start: so far in the past that simulated time equals real time at the
+/// end. If simulated time were ahead, kubectl would show negative ages, because it computes them
+/// with its own clock.
 fn start_time(speed: f64, duration: f64) -> Timestamp {
     let lead = SignedDuration::try_from_secs_f64(duration - duration / speed).unwrap_or_default();
     let now = Timestamp::now();
@@ -295,40 +287,29 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path, product: &'static str) ->
 mod tests {
     use std::fs;
 
-    use hpa_calc::explain::Reason;
     use hpa_dashboard::RecordSource;
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::demo::model::bounds;
-
-    fn decision(name: &str, waits_for_forecast: bool) -> Decision {
-        Decision {
-            second: 0.0,
-            key: HpaKey::new("default", name),
-            target: hpa_testbed::workload::WorkloadId::new("default", "Deployment", name),
-            bounds: bounds(2, 9),
-            downscale_window: 300.0,
-            from: 2,
-            to: None,
-            reason: Reason::Metrics,
-            limit: None,
-            sentence: String::new(),
-            measurement: None,
-            waits_for_forecast,
-        }
-    }
+    use crate::demo::model::steady_decision;
 
     #[test]
-    fn later_check_has_the_full_time_limit() {
+    fn each_check_has_its_own_time_limit() {
         let mut pending_checks = PendingChecks::default();
+        let decision = |name: &str, waits_for_forecast| {
+            let key = HpaKey::new("default", name);
+            Decision { key, waits_for_forecast, ..steady_decision() }
+        };
         pending_checks.update(&decision("web", true));
         assert!(pending_checks.is_waiting());
-        pending_checks.since = Instant::now().checked_sub(MAX_CHECK_TIME);
+        let expired = Instant::now().checked_sub(MAX_CHECK_TIME).unwrap();
+        pending_checks.0.insert(HpaKey::new("default", "web"), expired);
+        pending_checks.update(&decision("web", true));
         assert!(!pending_checks.is_waiting());
-        pending_checks.update(&decision("web", false));
         pending_checks.update(&decision("api", true));
         assert!(pending_checks.is_waiting());
+        pending_checks.update(&decision("api", false));
+        assert!(!pending_checks.is_waiting());
     }
 
     const SCENARIO: &str = "
@@ -356,7 +337,7 @@ manifests:
     }
 
     #[tokio::test]
-    async fn sync_period_is_normal_in_real_time() {
+    async fn decisions_are_recorded_and_reconciles_slow_down_in_real_time() {
         let folder = tempfile::tempdir().unwrap();
         let scenario = Scenario::parse(SCENARIO).unwrap();
         let mut cluster = DemoCluster::start(scenario, 100.0, 600.0, folder.path()).await.unwrap();

@@ -6,7 +6,8 @@ use hpa_testbed::workload::{WorkloadId, WorkloadObservation};
 
 use super::decision::Decision;
 
-/// The maximum number of samples per autoscaler. If there are more, every second one is dropped.
+/// The maximum number of samples per autoscaler. If there are more, every second one is dropped,
+/// but neither the first nor the last. The number is even, so the last one has an even index.
 const MAX_SAMPLES: usize = 8192;
 
 /// A workload at one time. Loads are in units per second.
@@ -63,6 +64,27 @@ pub(crate) struct AutoscalerRecord {
 }
 
 impl AutoscalerRecord {
+    /// The record of an autoscaler before its first decision, without a stabilization window.
+    pub(super) fn new(key: HpaKey, target: WorkloadId, bounds: Bounds) -> Self {
+        Self {
+            key,
+            target,
+            bounds,
+            downscale_window: 0.0,
+            is_in_scenario: false,
+            has_queue: false,
+            has_target_load: false,
+            decision_count: 0,
+            scale_up_count: 0,
+            scale_down_count: 0,
+            last_scale_down: None,
+            last_decision: None,
+            samples: Vec::new(),
+            queue_totals: QueueTotals::default(),
+            workload: None,
+        }
+    }
+
     /// Records a decision. Returns the previous one.
     pub(super) fn record_decision(&mut self, decision: Decision) -> Option<Decision> {
         self.decision_count += 1;
@@ -82,11 +104,30 @@ impl AutoscalerRecord {
     pub(super) fn record_sample(&mut self, sample: WorkloadSample) {
         self.samples.push(sample);
         if self.samples.len() > MAX_SAMPLES {
-            let mut index = 0_usize;
+            let mut is_kept = false;
             self.samples.retain(|_| {
-                index += 1;
-                index.is_multiple_of(2)
+                is_kept = !is_kept;
+                is_kept
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::model::bounds;
+
+    #[test]
+    fn first_and_last_sample_are_kept_if_there_are_too_many() {
+        let target = WorkloadId::new("shop", "Deployment", "web");
+        let mut record = AutoscalerRecord::new(HpaKey::new("shop", "web"), target, bounds(1, 5));
+        for second in 0..=8192 {
+            let second = f64::from(second);
+            record.record_sample(WorkloadSample { second, ..WorkloadSample::default() });
+        }
+        let seconds: Vec<f64> = record.samples.iter().map(|sample| sample.second).collect();
+        assert_eq!((seconds.len(), seconds.first()), (4097, Some(&0.0)));
+        assert_eq!(seconds.last(), Some(&8192.0));
     }
 }

@@ -30,7 +30,8 @@ pub(crate) struct Decision {
     pub(crate) sentence: String,
     /// The metric with the largest proposal.
     pub(crate) measurement: Option<Measurement>,
-    /// Whether forecasts are on, but the past of the measured load isn't checked yet.
+    /// Whether forecasts are on, but the controller has not checked yet whether they help. It reads
+    /// the past of the measured load for that (`forecast_checks` of the controller).
     pub(crate) waits_for_forecast: bool,
 }
 
@@ -38,11 +39,10 @@ impl Decision {
     pub(crate) fn from_reconcile(concluded: &ReconcileBeforeStatusWrite<'_>, second: f64) -> Self {
         let ReconcileBeforeStatusWrite { key, hpa, settings, conclusion, at, .. } = *concluded;
         let explanation = &conclusion.explanation;
-        let target = &hpa.spec.scale_target_ref;
         Self {
             second,
             key: key.clone(),
-            target: WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name),
+            target: target_id(hpa),
             bounds: settings.bounds_at(&hpa.spec, at),
             downscale_window: downscale_window(hpa, settings),
             from: explanation.current_replicas,
@@ -70,6 +70,12 @@ fn waits_for_forecast(
     let has_load = conclusion.explanation.winner.is_some();
     let is_checked = conclusion.status.condition(&ConditionType::ForecastActive).is_some();
     settings.forecasts.is_on() && has_load && !is_checked
+}
+
+/// The simulation's identity of an autoscaler's target.
+pub(crate) fn target_id(hpa: &HorizontalPodAutoscaler) -> WorkloadId {
+    let target = &hpa.spec.scale_target_ref;
+    WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name)
 }
 
 /// The stabilization window for scaling down, in seconds.

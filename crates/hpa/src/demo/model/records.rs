@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     autoscaler_record::{AutoscalerRecord, QueueTotals, WorkloadSample},
-    decision::{Decision, downscale_window},
+    decision::{Decision, downscale_window, target_id},
 };
 use crate::manifests::string_at;
 
@@ -50,10 +50,8 @@ impl DemoRecords {
             workloads_with_target_load: with_target_load.map(WorkloadId::for_spec).collect(),
         };
         for hpa in autoscalers_in_order(testbed, scenario) {
-            let target = &hpa.spec.scale_target_ref;
-            let target = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
             let key = HpaKey::new(hpa.metadata.namespace.as_str(), hpa.metadata.name.as_str());
-            let record = records.new_record(key, target, Bounds::of_spec(&hpa.spec));
+            let record = records.new_record(key, target_id(&hpa), Bounds::of_spec(&hpa.spec));
             let downscale_window = downscale_window(&hpa, &Settings::default());
             records.autoscalers.push(AutoscalerRecord {
                 is_in_scenario: true,
@@ -64,32 +62,19 @@ impl DemoRecords {
         records
     }
 
-    /// The record of an autoscaler before its first decision, without a stabilization window.
     fn new_record(&self, key: HpaKey, target: WorkloadId, bounds: Bounds) -> AutoscalerRecord {
         AutoscalerRecord {
-            key,
-            bounds,
-            downscale_window: 0.0,
-            is_in_scenario: false,
             has_queue: self.queue_workloads.contains(&target),
             has_target_load: self.workloads_with_target_load.contains(&target),
-            target,
-            decision_count: 0,
-            scale_up_count: 0,
-            scale_down_count: 0,
-            last_scale_down: None,
-            last_decision: None,
-            samples: Vec::new(),
-            queue_totals: QueueTotals::default(),
-            workload: None,
+            ..AutoscalerRecord::new(key, target, bounds)
         }
     }
 
     /// Adds a decision. Returns the previous one of the same autoscaler.
     pub(crate) fn record_decision(&mut self, decision: Decision) -> Option<Decision> {
         if self.autoscalers.iter().all(|record| record.key != decision.key) {
-            let Decision { key, target, bounds, .. } = decision.clone();
-            self.autoscalers.push(self.new_record(key, target, bounds));
+            let (key, target) = (decision.key.clone(), decision.target.clone());
+            self.autoscalers.push(self.new_record(key, target, decision.bounds));
         }
         if decision.to.is_some() {
             self.recent_scalings.push(decision.clone());
@@ -114,22 +99,22 @@ impl DemoRecords {
             let is_target = |id: &WorkloadId| *id == record.target;
             let workload = observation.workloads.iter().find(|workload| is_target(&workload.id));
             let Some(workload) = workload else { continue };
-            let queues = || {
-                let queues = self.queue_workloads.iter().zip(&observation.queues);
-                queues.filter(|(id, _)| is_target(id)).map(|(_, queue)| queue)
+            let backlogs = || {
+                let queues = observation.queues.iter();
+                queues.filter(|queue| is_target(&queue.workload)).map(|queue| queue.backlog)
             };
             let sample = WorkloadSample {
                 second: observation.second,
                 offered: workload.offered,
                 served: workload.served,
-                backlog: queues().map(|queue| queue.backlog).sum(),
+                backlog: backlogs().map(|backlog| backlog.waiting).sum(),
                 needed: workload.needed,
                 desired: workload.desired,
                 ready: workload.ready,
             };
             record.queue_totals = QueueTotals {
-                arrived: queues().map(|queue| queue.arrived).sum(),
-                drained: queues().map(|queue| queue.drained).sum(),
+                arrived: backlogs().map(|backlog| backlog.arrived).sum(),
+                drained: backlogs().map(|backlog| backlog.drained).sum(),
             };
             record.workload = Some(workload.clone());
             record.record_sample(sample);

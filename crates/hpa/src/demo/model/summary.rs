@@ -49,51 +49,47 @@ impl Summary {
 }
 
 fn table_row(record: &AutoscalerRecord) -> Vec<String> {
-    let (min, max) = replica_range(&record.samples);
-    let workload = record.workload.as_ref();
-    let seconds = record.samples.last().map_or(0.0, |last| last.second);
-    let average = workload.map_or(0.0, |workload| workload.totals.pod_seconds) / seconds.max(1.0);
+    let totals = record.workload.as_ref().map(|workload| workload.totals);
+    let average = totals.zip(record.samples.last());
+    let average = average.map(|(totals, last)| number(totals.pod_seconds / last.second.max(1.0)));
+    let shortage = totals.map(|totals| minutes_and_seconds(totals.underserved_seconds));
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     vec![
         record.key.name.to_string(),
         record.decision_count.to_string(),
         record.scale_up_count.to_string(),
         record.scale_down_count.to_string(),
-        format!("{min}..{max}"),
-        number(average),
-        number(average_needed(&record.samples)),
-        served_share(record),
-        workload.map_or("-".to_owned(), |workload| {
-            minutes_and_seconds(workload.totals.underserved_seconds)
-        }),
+        or_dash(replica_range(&record.samples)),
+        or_dash(average),
+        or_dash(average_needed(&record.samples).map(number)),
+        or_dash(served_share(record)),
+        or_dash(shortage),
     ]
 }
 
-/// The share of the load that was served, or of the queued units that were drained.
-fn served_share(record: &AutoscalerRecord) -> String {
+/// The share of the load that was served, or of the queued units that were drained, as a
+/// percentage. `None` without load.
+fn served_share(record: &AutoscalerRecord) -> Option<String> {
     let QueueTotals { arrived, drained } = record.queue_totals;
-    let totals = record.workload.as_ref().map(|workload| workload.totals).unwrap_or_default();
-    percent(totals.served + drained, totals.offered + arrived)
+    let totals = record.workload.as_ref()?.totals;
+    let (part, whole) = (totals.served + drained, totals.offered + arrived);
+    (whole > 0.0).then(|| format!("{:.1}%", part / whole * 100.0))
 }
 
-/// The smallest and the largest `spec.replicas`.
-fn replica_range(samples: &[WorkloadSample]) -> (u32, u32) {
+/// The smallest and the largest `spec.replicas`, as in `2..9`. `None` without samples.
+fn replica_range(samples: &[WorkloadSample]) -> Option<String> {
     let desired = || samples.iter().map(|sample| sample.desired);
-    (desired().min().unwrap_or_default(), desired().max().unwrap_or_default())
+    Some(format!("{}..{}", desired().min()?, desired().max()?))
 }
 
-/// The pods needed, averaged over time.
-fn average_needed(samples: &[WorkloadSample]) -> f64 {
+/// The pods needed, averaged over time. `None` if the samples cover no time.
+fn average_needed(samples: &[WorkloadSample]) -> Option<f64> {
     let (mut needed, mut total) = (0.0, 0.0);
     for (sample, seconds) in violations::intervals(samples) {
         needed += f64::from(sample.needed) * seconds;
         total += seconds;
     }
-    if total > 0.0 { needed / total } else { 0.0 }
-}
-
-/// Formats `part / whole` as a percentage, or `-` if `whole` is zero.
-fn percent(part: f64, whole: f64) -> String {
-    if whole > 0.0 { format!("{:.1}%", part / whole * 100.0) } else { "-".to_owned() }
+    (total > 0.0).then_some(needed / total)
 }
 
 #[cfg(test)]
@@ -105,7 +101,14 @@ mod tests {
         let sample =
             |second, needed| WorkloadSample { second, needed, ..WorkloadSample::default() };
         let samples = [sample(0.0, 9), sample(10.0, 1), sample(11.0, 12)];
-        assert!((average_needed(&samples) - 2.0).abs() < 1e-9);
-        assert_eq!(replica_range(&[]), (0, 0));
+        assert!(average_needed(&samples).is_some_and(|needed| (needed - 2.0).abs() < 1e-9));
+        assert_eq!(average_needed(&samples[..1]), None);
+    }
+
+    #[test]
+    fn range_of_replicas_is_unknown_without_samples() {
+        let sample = |desired| WorkloadSample { desired, ..WorkloadSample::default() };
+        assert_eq!(replica_range(&[sample(3), sample(2)]).as_deref(), Some("2..3"));
+        assert_eq!(replica_range(&[]), None);
     }
 }

@@ -174,7 +174,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::demo::model::{autoscaler_record::QueueTotals, bounds};
+    use crate::demo::model::bounds;
 
     /// Twenty minutes with a load of 10/s, which needs 2 pods and is served by 2.
     fn record() -> AutoscalerRecord {
@@ -187,22 +187,13 @@ mod tests {
             desired: 2,
             ready: 2,
         };
+        let target = WorkloadId::new("default", "Deployment", "web");
         AutoscalerRecord {
-            key: HpaKey::new("default", "web"),
-            target: WorkloadId::new("default", "Deployment", "web"),
-            bounds: bounds(1, 5),
             downscale_window: 300.0,
-            is_in_scenario: true,
-            has_queue: false,
             has_target_load: true,
             decision_count: 80,
-            scale_up_count: 0,
-            scale_down_count: 0,
-            last_scale_down: None,
-            last_decision: None,
             samples: (0..=1200).map(sample).collect(),
-            queue_totals: QueueTotals::default(),
-            workload: None,
+            ..AutoscalerRecord::new(HpaKey::new("default", "web"), target, bounds(1, 5))
         }
     }
 

@@ -59,18 +59,18 @@ impl Line {
         indent: usize,
     ) -> Vec<Self> {
         let indent = indent.min(columns / 2);
-        let (mut lines, mut line, mut start) = (Vec::new(), self, 0);
-        let mut end = 0;
+        let (mut lines, mut line, mut part) = (Vec::new(), self, String::new());
+        let width = |text: &str| text.chars().count();
         for word in text.split_inclusive(' ') {
-            let used = line.width() + text.get(start..end).map_or(0, |text| text.chars().count());
-            if end > start && used + word.trim_end().chars().count() > columns {
-                lines.push(line.with(style, text.get(start..end).unwrap_or_default().trim_end()));
+            let with_word = line.width() + width(&part) + width(word.trim_end());
+            if !part.is_empty() && with_word > columns {
+                lines.push(line.with(style, part.trim_end()));
                 line = Self::default().plain(" ".repeat(indent));
-                start = end;
+                part.clear();
             }
-            end += word.len();
+            part.push_str(word);
         }
-        lines.push(line.with(style, text.get(start..).unwrap_or_default()));
+        lines.push(line.with(style, part));
         lines
     }
 

@@ -132,8 +132,8 @@ fn only_flags_that_a_collector_lacks_are_named() {
 #[case::missing_object(
     "unable to fetch metrics: Ingress shop/shop2 not found",
     Some(
-        "The collector skipper has no value of rps, for the reason in the message: \
-         correct that, or the annotations a/*."
+        "The collector skipper has no value of rps. Correct the cause in the message, or the \
+         annotations a/*."
     )
 )]
 #[case::refused_address(

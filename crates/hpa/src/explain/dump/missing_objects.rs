@@ -1,13 +1,9 @@
 //! Advice about the objects that files lack.
 
-use hpa_calc::{
-    Inputs,
-    api::{MetricSourceType, MetricSpec},
-    shell::quote,
-};
+use hpa_calc::{Inputs, MetricsApi, api::MetricSpec, shell::quote};
 
 use super::Dump;
-use crate::{kubectl::escape, terminal::escape_line};
+use crate::{kubectl::escape, terminal::escape_line, values_path::values_path};
 
 impl Dump {
     /// A sentence about each object that a decision needs and the files lack, with the command that
@@ -17,9 +13,10 @@ impl Dump {
         // The names are escaped, because users run the commands in a shell, and the files may be
         // untrusted.
         let namespace = match hpa.metadata.namespace.as_str() {
-            "" => "NAMESPACE".to_owned(),
-            namespace => escape(namespace),
+            "" => "NAMESPACE",
+            namespace => namespace,
         };
+        let escaped_namespace = escape(namespace);
         let has = |kind: &str| self.of_kind(kind).next().is_some();
         let (mut advice, target) = (Vec::new(), &hpa.spec.scale_target_ref);
         // A manifest of the target has no status, so it lacks the current replicas.
@@ -28,7 +25,7 @@ impl Dump {
             advice.push(missing_sentence(
                 &format!("the Scale of {} {}", target.kind, target.name),
                 &format!(
-                    "kubectl get {} {} --subresource=scale -n {namespace} -o yaml",
+                    "kubectl get {} {} --subresource=scale -n {escaped_namespace} -o yaml",
                     quote(&target.kind.to_lowercase()),
                     quote(&target.name)
                 ),
@@ -37,7 +34,7 @@ impl Dump {
         // A target without pods has no usage either.
         let has_pods = scale.as_ref().is_ok_and(|scale| scale.status_replicas != 0);
         if !has("Pod") && (!has_scale || has_pods) {
-            let command = format!("kubectl get pods -n {namespace} -o yaml");
+            let command = format!("kubectl get pods -n {escaped_namespace} -o yaml");
             advice.push(missing_sentence("the Pods of the target", &command));
         }
         let plan = inputs.plan();
@@ -47,7 +44,7 @@ impl Dump {
         let unserved = inputs.advice_about_unserved_api();
         let needed = hpa.spec.metrics.iter().enumerate().filter(|(index, _)| is_needed(*index));
         for (index, spec) in needed {
-            let Some((kind, objects, command)) = objects_of_metric(spec, &namespace) else {
+            let Some((kind, objects, command)) = objects_of_metric(spec, namespace) else {
                 continue;
             };
             if has(kind) {
@@ -66,35 +63,27 @@ impl Dump {
 }
 
 fn missing_sentence(objects: &str, command: &str) -> String {
-    escape_line(&format!("The files lack {objects}. Add with -f what this prints: {command}"))
+    escape_line(&format!(
+        "The files lack {objects}. Save the output of this command to a file, and add it with -f: \
+         {command}"
+    ))
 }
 
 /// The kind of the objects that have the values of a metric, a text about them, and the command
-/// that gets them. `None` for a metric without a source.
+/// that gets them. `None` for a metric that can't be requested.
 fn objects_of_metric(spec: &MetricSpec, namespace: &str) -> Option<(&'static str, String, String)> {
-    const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces";
-    const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
-    let name = spec.metric_name();
-    let metric = escape(name);
-    let (kind, command) = match spec.source_type {
-        MetricSourceType::Resource | MetricSourceType::ContainerResource => {
-            let command = format!("kubectl get pods.metrics.k8s.io -n {namespace} -o yaml");
+    let (api, path) = values_path(namespace, spec)?;
+    let kind = match api {
+        MetricsApi::Resource => {
+            let command =
+                format!("kubectl get pods.metrics.k8s.io -n {} -o yaml", escape(namespace));
             return Some(("PodMetrics", "the usage of the pods (PodMetrics)".to_owned(), command));
         }
-        MetricSourceType::Pods => {
-            ("MetricValue", format!("kubectl get --raw '{CUSTOM}/{namespace}/pods/*/{metric}'"))
-        }
-        MetricSourceType::Object => {
-            let described = &spec.object.as_ref()?.described_object;
-            let (kind, object) = (escape(&described.kind.to_lowercase()), escape(&described.name));
-            let path = format!("{CUSTOM}/{namespace}/{kind}/{object}/{metric}");
-            ("MetricValue", format!("kubectl get --raw '{path}'"))
-        }
-        MetricSourceType::External => {
-            let command = format!("kubectl get --raw '{EXTERNAL}/{namespace}/{metric}'");
-            ("ExternalMetricValue", command)
-        }
-        _ => return None,
+        MetricsApi::Custom => "MetricValue",
+        MetricsApi::External => "ExternalMetricValue",
     };
-    Some((kind, format!("the metric {name} ({kind})"), command))
+    // Each server of the APIs has this version. The chart of prometheus-adapter registers no other.
+    let path = format!("/apis/{}/v1beta1/namespaces/{path}", api.group());
+    let objects = format!("the metric {} ({kind})", spec.metric_name());
+    Some((kind, objects, format!("kubectl get --raw {}", quote(&path))))
 }

@@ -13,6 +13,7 @@ use hpa_calc::{
     api::CrossVersionObjectReference,
     defaults::prepare_spec,
     report::FILES_LACK_OWNERS,
+    selector::LabelSelector,
     settings::{PodSelection, SettingPolicy},
 };
 use hpa_controller::{
@@ -28,7 +29,7 @@ use hpa_metrics::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::subject::{Subject, is_reported_ambiguous};
+use super::subject::{FoundController, Subject, is_reported_ambiguous};
 use crate::{
     autoscaler_name::{self, describe, is_in_namespace},
     debug_client::Unavailable,
@@ -72,42 +73,46 @@ impl Dump {
         let mut hpa = autoscaler_name::decode(object)?;
         prepare_spec(&mut hpa.spec);
         let scale = self.scale(&hpa);
-        let past = self.past(&hpa)?;
-        let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
+        let record = self.record(object, &hpa)?;
+        let detail = record.as_ref().ok();
+        let controller_settings = detail.map(|detail| detail.settings.into());
         let settings = effective_settings(settings, controller_settings);
         // A controller that has a record of the autoscaler may not have stored its status yet.
-        let acting = ActingController::of_status(controller.is_reference() && past.is_err());
+        let acting = ActingController::of_status(&controller, record.is_ok());
         let settings = settings_of_controller(settings, &hpa, policy, acting);
         let now = at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now);
-        let record = past.as_ref().ok();
-        let selected = self.select(object, &hpa, scale.as_ref().ok(), &settings, record, now)?;
+        let selected = self.select(object, &hpa, scale.as_ref().ok(), &settings, detail, now)?;
         let mut inputs = Inputs {
             scale,
             settings,
             selected,
             readings: Readings::new(),
-            history: record.and_then(|record| record.history.clone()),
+            history: detail.and_then(|detail| detail.history.clone()),
             now,
             hpa,
         };
         inputs.readings = {
-            let (plan, pods) = (inputs.plan(), &inputs.selected.pods);
-            plan.queries().map(|(index, query)| (index, self.reading(query, pods))).collect()
+            let (namespace, pods) = (&inputs.hpa.metadata.namespace, &inputs.selected.pods);
+            let plan = inputs.plan();
+            let queries = plan.queries();
+            queries.map(|(index, query)| (index, self.reading(query, namespace, pods))).collect()
         };
         Ok(Subject {
             missing_object_advice: self.missing_object_advice(&inputs),
-            past_source: None,
-            overwritten_scalings: record.map_or(0, |past| past.autoscaler.overwritten_scalings),
+            overwritten_scalings: detail.and_then(|detail| detail.autoscaler.overwritten()),
             assumes_replicas: self.assumes_replicas(&inputs.hpa),
             has_status_replicas: self.has_status_replicas(&inputs.hpa),
             inputs,
             controller,
-            past,
+            found: FoundController {
+                record,
+                record_source: None,
+                idle: None,
+                conflict: None,
+                is_hidden: false,
+                clock_lead: SignedDuration::ZERO,
+            },
             read_by_controller: Vec::new(),
-            idle: None,
-            conflict: None,
-            is_controller_hidden: false,
-            clock_lead: SignedDuration::ZERO,
             warning: None,
             name: None,
             metric_advice: BTreeMap::new(),
@@ -149,16 +154,19 @@ impl Dump {
     }
 
     /// The document of the debug API about an autoscaler, or the reason why there is none. Fails if
-    /// it can't be decoded.
-    fn past(
+    /// it can't be decoded. `object` is the autoscaler as it is in the file.
+    fn record(
         &self,
+        object: &Value,
         hpa: &HorizontalPodAutoscaler,
     ) -> anyhow::Result<Result<AutoscalerDetail, Unavailable>> {
-        let is_named = |object: &&Value| {
-            string_at(object, "/autoscaler/name") == hpa.metadata.name
-                && string_at(object, "/autoscaler/namespace") == hpa.metadata.namespace
+        let api = AutoscalerApi::from_api_version(string_at(object, "/apiVersion"));
+        let is_about = |document: &&Value| {
+            string_at(document, "/autoscaler/name") == hpa.metadata.name
+                && string_at(document, "/autoscaler/namespace") == hpa.metadata.namespace
+                && api.is_none_or(|api| string_at(document, "/autoscaler/api") == api.name())
         };
-        let Some(document) = self.of_kind(AutoscalerDetail::KIND).find(is_named) else {
+        let Some(document) = self.of_kind(AutoscalerDetail::KIND).find(is_about) else {
             return Ok(Err(Unavailable::NotInFiles));
         };
         let decoded = serde_json::from_value(document.clone());
@@ -294,7 +302,12 @@ impl Dump {
         own.map(|own| (own.other_autoscalers, own.bounds_conflict)).unwrap_or_default()
     }
 
-    fn reading(&self, query: &MetricQuery, pods: &[Arc<Pod>]) -> Result<Reading, ReadError> {
+    fn reading(
+        &self,
+        query: &MetricQuery,
+        namespace: &str,
+        pods: &[Arc<Pod>],
+    ) -> Result<Reading, ReadError> {
         let (api, metric) = (query.api(), query.metric_name());
         let kind = match api {
             MetricsApi::Resource => "PodMetrics",
@@ -311,7 +324,13 @@ impl Dump {
         };
         let describes =
             |object: &Value, kind: &str| string_at(object, "/describedObject/kind") == kind;
-        let objects = objects.into_iter();
+        // Objects of two namespaces can have the same name.
+        let is_of_namespace = |object: &&Value| {
+            let pointers = ["/metadata/namespace", "/describedObject/namespace"];
+            let mut namespaces = pointers.into_iter().map(|pointer| string_at(object, pointer));
+            namespaces.all(|other| other.is_empty() || namespace.is_empty() || other == namespace)
+        };
+        let objects = objects.into_iter().filter(is_of_namespace);
         match query {
             MetricQuery::Resource { resource, container } => {
                 let items = objects.filter(|object| is_pod(string_at(object, "/metadata/name")));
@@ -320,19 +339,20 @@ impl Dump {
                     samples.map(Reading::Pods)
                 })
             }
-            MetricQuery::Pods { .. } => {
+            MetricQuery::Pods { metric_selector, .. } => {
                 let items = objects.filter(has_name).filter(|object| {
                     describes(object, "Pod") && is_pod(string_at(object, "/describedObject/name"))
                 });
-                decode::<MetricValue>(api, items)
+                decode::<MetricValue>(api, with_selector(items, metric_selector))
                     .and_then(|items| wire::pod_samples(&items).map(Reading::Pods))
             }
-            MetricQuery::Object { object: target, .. } => {
+            MetricQuery::Object { object: target, metric_selector, .. } => {
+                let name = if target.is_namespace() { namespace } else { target.name.as_str() };
                 let items = objects.filter(has_name).filter(|object| {
                     describes(object, &target.kind)
-                        && string_at(object, "/describedObject/name") == target.name
+                        && (name.is_empty() || string_at(object, "/describedObject/name") == name)
                 });
-                decode::<MetricValue>(api, items)
+                decode::<MetricValue>(api, with_selector(items, metric_selector))
                     .and_then(|items| wire::object_value(&items).map(Reading::Object))
             }
             MetricQuery::External { metric_selector, .. } => {
@@ -343,6 +363,9 @@ impl Dump {
                     let mut pairs = metric_selector.required_pairs();
                     pairs.any(|(key, value)| label(key).is_some_and(|label| label != value))
                 };
+                // The API is asked for the name in lower case, and may answer with it.
+                let has_name =
+                    |object: &&Value| string_at(object, "/metricName").eq_ignore_ascii_case(metric);
                 let items = objects.filter(has_name).filter(|object| !is_other(object));
                 decode::<ExternalMetricValue>(api, items)
                     .and_then(|items| wire::external_values(&items).map(Reading::External))
@@ -351,12 +374,37 @@ impl Dump {
     }
 
     fn newest_sample(&self) -> Option<Timestamp> {
-        let times = self.objects.iter().filter(|object| {
+        let samples = self.objects.iter().filter(|object| {
             ["PodMetrics", "MetricValue", "ExternalMetricValue"]
                 .contains(&string_at(object, "/kind"))
         });
-        times.filter_map(|object| string_at(object, "/timestamp").parse().ok()).max()
+        samples.filter_map(|object| string_at(object, "/timestamp").parse().ok()).max()
     }
+}
+
+/// The values of a metric with the selector. An API may leave out the selector in its values, so if
+/// no value has it, these are the values without one.
+fn with_selector<'a>(
+    values: impl Iterator<Item = &'a Value>,
+    selector: &Selector,
+) -> impl Iterator<Item = &'a Value> {
+    let expected = selector.to_string();
+    let values: Vec<_> = values.map(|value| (selector_of(value), value)).collect();
+    let is_in_values = values.iter().any(|(text, _)| text.as_ref() == Some(&expected));
+    let wanted = if is_in_values { expected } else { String::new() };
+    let values = values.into_iter().filter(move |(text, _)| text.as_ref() == Some(&wanted));
+    values.map(|(_, value)| value)
+}
+
+/// The selector of a `MetricValue`, empty if it has none. `None` if it is invalid.
+fn selector_of(value: &Value) -> Option<String> {
+    // v1beta2 has it in `metric`, v1beta1 beside the name.
+    let members = [value.pointer("/metric/selector"), value.get("selector")];
+    let Some(selector) = members.into_iter().flatten().find(|selector| !selector.is_null()) else {
+        return Some(String::new());
+    };
+    let selector: LabelSelector = serde_json::from_value(selector.clone()).ok()?;
+    Some(selector.to_selector().ok()?.to_string())
 }
 
 fn decode<'a, I: ListItem>(

@@ -12,8 +12,11 @@ use anyhow::bail;
 use futures::future::OptionFuture;
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Readings, SelectedPods, Settings,
-    api::CrossVersionObjectReference, defaults::prepare_spec, report::ShortReport,
-    settings::SettingPolicy, suggestions::most_similar,
+    api::CrossVersionObjectReference,
+    defaults::prepare_spec,
+    report::{OverwrittenScalings, ShortReport},
+    settings::SettingPolicy,
+    suggestions::most_similar,
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
@@ -29,7 +32,11 @@ use hpa_prometheus::source::PrometheusSource;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
-use super::{MetricAdvisor, controllers, dump::SCALABLE, subject::Subject};
+use super::{
+    MetricAdvisor, controllers,
+    dump::SCALABLE,
+    subject::{FoundController, Subject},
+};
 use crate::{
     args::{AutoscalerApiArgument, ControllerArguments, ExplainArguments, to_std},
     autoscaler_name::{self, AutoscalerName},
@@ -39,8 +46,8 @@ use crate::{
     kubectl::{self, escape},
     listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers, set_other_autoscalers},
     liveness::{
-        Conflict, ControllerLease, Idle, KubeControllerManager, NamespaceWriters,
-        SearchedAutoscaler, status_writers,
+        ControllerLease, KubeControllerManager, NamespaceWriters, SearchedAutoscaler,
+        status_writers,
     },
     manifests::string_at,
     metric_reader::MetricReader,
@@ -55,27 +62,16 @@ const MIN_PAST: SignedDuration = SignedDuration::from_mins(5);
 /// If the clock of the controller lags by more, the past is read up to the time of that clock.
 const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_secs(10);
 
-/// The controller of an autoscaler, as far as it was found.
-struct FoundController {
-    /// Its record of the autoscaler.
-    past: Result<AutoscalerDetail, Unavailable>,
-    /// The pod or the URL of the record.
-    past_source: Option<String>,
+/// The result of the search for the controller of an autoscaler.
+struct ControllerSearch {
+    found: FoundController,
     /// The lag of the controller's clock behind this one, by its record, or else by its lease. In a
     /// simulation, it can be days.
     clock_lag: SignedDuration,
-    /// See [`ControllerLease::clock_lead`].
-    clock_lead: SignedDuration,
     /// A clause about the leases, for warnings about settings that kube-controller-manager ignores.
     /// Empty if hpa-rs acts, or if no lease is known.
     lease_state: String,
     acting: ActingController,
-    /// The reason why no controller acts on the autoscaler, if the leases show it.
-    idle: Option<Idle>,
-    /// The controllers that all act on the autoscaler.
-    conflict: Option<Conflict>,
-    /// See [`Subject::is_controller_hidden`].
-    is_controller_hidden: bool,
 }
 
 /// Reads one autoscaler of a cluster.
@@ -88,7 +84,7 @@ pub(super) struct Cluster {
     /// Whether a message about the wait for series or metrics was printed.
     has_reported_delay: Cell<bool>,
     name: AutoscalerName,
-    location: ControllerArguments,
+    flags: ControllerArguments,
     request_timeout: Duration,
     policy: SettingPolicy,
     since: Option<SignedDuration>,
@@ -130,7 +126,7 @@ impl Cluster {
             has_reported_delay: Cell::default(),
             client: clients.api.clone(),
             name,
-            location: arguments.controller.clone(),
+            flags: arguments.controller.clone(),
             request_timeout: timeout,
             policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
@@ -147,37 +143,25 @@ impl Cluster {
         prepare_spec(&mut hpa.spec);
         let namespace = Some(&*self.name.key.namespace);
         let mut autoscalers = list_readable_autoscalers(&self.client, namespace).await;
-        let FoundController {
-            past,
-            past_source,
-            clock_lag,
-            clock_lead,
-            lease_state,
-            acting,
-            idle,
-            conflict,
-            is_controller_hidden,
-        } = self.find_controller(&hpa, &controller, &autoscalers).await;
-        let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
+        let ControllerSearch { found, clock_lag, lease_state, acting } =
+            self.find_controller(&hpa, &controller, &autoscalers).await;
+        let detail = found.record.as_ref().ok();
+        let controller_settings = detail.map(|detail| detail.settings.into());
         let settings = effective_settings(settings, controller_settings);
         let mut settings = settings_of_controller(settings, &hpa, &self.policy, acting);
         if settings.has_ignored_settings() {
             settings = settings.with_built_in_state(lease_state);
         }
-        let target = self.targets.scale(&hpa).await;
-        if let Err(unavailable) = &target {
-            self.require_permission(&hpa, &settings, unavailable)?;
-        }
-        let similar_target = match &target {
-            Err(_) => self.similar_target(&hpa.spec.scale_target_ref).await,
-            Ok(_) => None,
-        };
-        let scale = target.as_ref().map(|target| target.scale.clone());
-        let scale = scale.map_err(|unavailable| unavailable.error.clone());
-        let record = past.as_ref().ok();
-        let selected = match &target {
-            Ok(target) => self.select(target, &hpa, &settings, &autoscalers, record).await?,
-            Err(_) => SelectedPods::default(),
+        let (scale, selected, similar_target) = match self.targets.scale(&hpa).await {
+            Ok(target) => {
+                let selected = self.select(&target, &hpa, &settings, &autoscalers, detail).await?;
+                (Ok(target.scale), selected, None)
+            }
+            Err(unavailable) => {
+                self.require_permission(&hpa, &settings, &unavailable)?;
+                let similar_target = self.similar_target(&hpa.spec.scale_target_ref).await;
+                (Err(unavailable.error), SelectedPods::default(), similar_target)
+            }
         };
         let inputs = Inputs {
             hpa,
@@ -185,16 +169,16 @@ impl Cluster {
             settings,
             selected,
             readings: Readings::new(),
-            history: record.and_then(|record| record.history.clone()),
+            history: detail.and_then(|detail| detail.history.clone()),
             now: kubectl::now(),
         };
         let mut inputs = self.read_metrics(inputs, clock_lag).await?;
-        let filled = record.map(|record| fill_from_record(&mut inputs, record));
+        let filled = detail.map(|detail| fill_from_record(&mut inputs, detail));
         let read_by_controller = filled.unwrap_or_default();
         let rules = self.metrics.rules.as_deref();
         let metric_advice = self.advisor.advise(rules, &inputs).await;
         set_other_autoscalers(&mut autoscalers, inputs.now);
-        let overwritten_scalings = self.overwritten_scalings(record, inputs.now).await;
+        let overwritten_scalings = self.overwritten_scalings(detail, inputs.now).await;
         let own = autoscalers.into_iter().find(|one| one.name == name);
         (inputs.selected.sharing_target, inputs.selected.bounds_conflict) =
             own.map(|own| (own.other_autoscalers, own.bounds_conflict)).unwrap_or_default();
@@ -202,14 +186,9 @@ impl Cluster {
             inputs,
             name: Some(name),
             controller,
-            past,
-            past_source,
+            found,
             overwritten_scalings,
             read_by_controller,
-            idle,
-            conflict,
-            is_controller_hidden,
-            clock_lead,
             warning: rules.and_then(PrometheusSource::server_warning),
             metric_advice,
             placeholders: self.advisor.placeholders().to_vec(),
@@ -220,16 +199,19 @@ impl Cluster {
         })
     }
 
-    /// The number of scalings that another client has overwritten, by the controller's record or
-    /// else by its events.
-    async fn overwritten_scalings(&self, record: Option<&AutoscalerDetail>, now: Timestamp) -> u32 {
+    /// The scalings that another client has overwritten, by the controller's record or else by its
+    /// events.
+    async fn overwritten_scalings(
+        &self,
+        record: Option<&AutoscalerDetail>,
+        now: Timestamp,
+    ) -> Option<OverwrittenScalings> {
         if let Some(record) = record {
-            return record.autoscaler.overwritten_scalings;
+            return record.autoscaler.overwritten();
         }
         let HpaKey { namespace, name, .. } = &self.name.key;
         let activities = activities_by_events(&self.client, Some(namespace), Some(name), now).await;
-        let activity = activities.get(&self.name.key.to_string());
-        activity.map_or(0, |activity| activity.overwritten_scalings)
+        activities.get(&self.name.key.to_string())?.overwritten_scalings
     }
 
     /// Adds the metrics to the inputs of a decision, and sets its time by the clock of the
@@ -279,7 +261,7 @@ impl Cluster {
         hpa: &HorizontalPodAutoscaler,
         controller: &StatusController,
         autoscalers: &[ListedAutoscaler],
-    ) -> FoundController {
+    ) -> ControllerSearch {
         let now = kubectl::now();
         let manager = controller.name.as_deref();
         let statuses = status_writers(autoscalers);
@@ -288,7 +270,7 @@ impl Cluster {
         let of_api: Vec<_> = of_api.cloned().collect();
         let searched = SearchedAutoscaler { namespace, manager };
         let lease =
-            ControllerLease::find_in_cluster(&self.client, &self.location, Some(searched), &of_api);
+            ControllerLease::find_in_cluster(&self.client, &self.flags, Some(searched), &of_api);
         let lease = lease.await;
         let is_new = manager.is_none() && hpa.status.conditions.is_empty();
         let needs_built_in = is_new || manager.is_some();
@@ -296,51 +278,44 @@ impl Cluster {
         let (record, built_in) =
             tokio::join!(self.read_record(hpa, &lease), OptionFuture::from(built_in));
         let hpa_rs_answers = record.is_ok();
-        let mut found = FoundController {
-            past: Err(Unavailable::UnknownAutoscaler),
-            past_source: None,
-            clock_lag: SignedDuration::ZERO,
-            clock_lead: SignedDuration::ZERO,
-            lease_state: String::new(),
-            // An instance that answers may not have stored the status yet.
-            acting: ActingController::of_status(controller.is_reference() && !hpa_rs_answers),
-            idle: None,
-            conflict: None,
-            is_controller_hidden: !hpa_rs_answers && lease.describe_hidden().is_some(),
-        };
         let built_in = built_in.map(|built_in| built_in.with_statuses(&statuses));
         let writers = NamespaceWriters::new(&statuses);
         let leases = built_in.as_ref().map(|built_in| lease.with(built_in, &writers, now));
+        // An instance that answers may not have stored the status yet.
+        let mut acting = ActingController::of_status(controller, hpa_rs_answers);
+        let (mut idle, mut conflict, mut lease_state) = (None, None, String::new());
         if let Some(leases) = leases.as_ref().filter(|_| is_new && !hpa_rs_answers) {
-            found.idle = leases.idle_without_status(*api, namespace);
+            idle = leases.idle_without_status(*api, namespace);
         }
         if let Some((manager, leases)) = manager.zip(leases) {
             if !hpa_rs_answers || leases.may_built_in_act(Some(namespace)) {
-                found.acting =
+                acting =
                     leases.acting_controller(*api, Some(namespace), Some(manager), hpa_rs_answers);
             }
-            found.idle = leases.idle(*api, namespace, manager).filter(|_| !hpa_rs_answers);
+            idle = leases.idle(*api, namespace, manager).filter(|_| !hpa_rs_answers);
             let own = statuses.iter().find(|status| status.key == self.name.key);
-            found.conflict = own.and_then(|own| leases.conflicts(slice::from_ref(own)).pop());
-            found.lease_state = controllers::describe_leases(&leases, manager);
+            conflict = own.and_then(|own| leases.conflicts(slice::from_ref(own)).pop());
+            lease_state = controllers::describe_leases(&leases, manager);
         }
-        match record {
-            Ok((record, source, clock_lag)) => {
-                let (past, past_source) = (Ok(record), Some(source));
-                let clock_lead = lease.clock_lead(Some(-clock_lag));
-                FoundController { past, past_source, clock_lag, clock_lead, ..found }
+        let hpa_rs_acts = acting == ActingController::HpaRs || conflict.is_some();
+        let (record, record_source, clock_lag, clock_lead) = match record {
+            Ok((detail, source, lag)) => {
+                (Ok(detail), Some(source), lag, lease.clock_lead(Some(-lag)))
             }
             Err(error) => {
-                let hpa_rs_acts =
-                    found.acting == ActingController::HpaRs || found.conflict.is_some();
-                let past = Err(self.cause_without_record(error, controller, hpa_rs_acts));
-                let clock_lead = match found.acting {
-                    ActingController::KubeControllerManager { .. } => SignedDuration::ZERO,
-                    _ => lease.clock_lead(None),
+                let cause = self.cause_without_record(error, controller, hpa_rs_acts);
+                let clock_lead = if acting.is_kube_controller_manager() {
+                    SignedDuration::ZERO
+                } else {
+                    lease.clock_lead(None)
                 };
-                FoundController { past, clock_lag: -clock_lead, clock_lead, ..found }
+                (Err(cause), None, -clock_lead, clock_lead)
             }
-        }
+        };
+        let is_hidden = !hpa_rs_answers && lease.describe_hidden().is_some();
+        let found =
+            FoundController { record, record_source, idle, conflict, is_hidden, clock_lead };
+        ControllerSearch { found, clock_lag, lease_state, acting }
     }
 
     /// The cause to report if the debug API has no record because of `error`. Only hpa-rs has a
@@ -352,8 +327,8 @@ impl Cluster {
         hpa_rs_acts: bool,
     ) -> Unavailable {
         let manager = controller.name.as_deref();
-        let is_replaced = controller.is_reference() && hpa_rs_acts;
-        let has_debug_api = self.location.controller_url.is_some() || is_replaced;
+        let is_replaced = controller.is_kube_controller_manager() && hpa_rs_acts;
+        let has_debug_api = self.flags.controller_url.is_some() || is_replaced;
         match manager.filter(|manager| !has_debug_api && !FieldManager::is_hpa_rs(manager)) {
             Some(name) => Unavailable::OtherController(name.to_owned()),
             None => error.for_writer(manager),
@@ -368,8 +343,8 @@ impl Cluster {
         hpa: &HorizontalPodAutoscaler,
         lease: &ControllerLease,
     ) -> Result<(AutoscalerDetail, String, SignedDuration), Unavailable> {
-        let api = lease.debug_client(&self.client, &self.location, self.request_timeout);
-        let api = api.await?;
+        let (client, leader) = (&self.client, lease.leader_pod(&self.client));
+        let api = lease.debug_client(client, &self.flags, self.request_timeout, leader).await?;
         let window = self.since.unwrap_or_default().max(MIN_PAST);
         let read_as_of = async |now: Timestamp| {
             let since = now.checked_sub(window).ok();

@@ -24,9 +24,11 @@ use crate::{
 };
 
 impl Cluster {
-    /// The pods that match the target's selector and, by the autoscaler's settings, count for it,
-    /// and the reason why the target can't create more. Also the autoscalers that select any of
-    /// these pods: this one and, if the controller reports that they prevent its scaling, others.
+    /// Selects the pods of the target: those that match its selector and that the settings of the
+    /// autoscaler count. Also finds the reason why the target can't create more pods, and the
+    /// autoscalers that select any of these pods. Leaves out the other autoscalers unless the
+    /// controller reports that they prevent the scaling.
+    ///
     /// `autoscalers` are those of the namespace, as far as they can be listed. `record` is that of
     /// the controller's debug API.
     pub(super) async fn select(

@@ -1,18 +1,13 @@
 //! Tests of the advice about metrics of metrics APIs.
 
-use std::{
-    future::ready,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hpa_calc::api::CrossVersionObjectReference;
-use hpa_controller::k8s::{ClientLimits, Clients};
-use http::{Request, Response};
-use kube::client::Body;
 use rstest::rstest;
 use serde_json::json;
 
 use super::*;
+use crate::kubectl::answering_client;
 
 const MISSING: &str = "the server could not find the metric http_request for pods";
 
@@ -124,22 +119,18 @@ fn unreachable_api_has_the_reason_of_its_api_service(#[case] group: &'static str
 #[tokio::test(start_paused = true)]
 async fn usage_of_pods_is_read_once_within_the_freshness() {
     let count = Arc::new(AtomicUsize::new(0));
-    let (counted, body) = (
-        count.clone(),
-        json!({
+    let request_count = count.clone();
+    let apis = MetricsApis::new(answering_client(move |_| {
+        request_count.fetch_add(1, Ordering::Relaxed);
+        let body = json!({
             "preferredVersion": { "version": "v1beta1" },
             "items": [{ "containers": [{ "usage": { "cpu": "1", "memory": "2" } }] }],
-        }),
-    );
-    let service = tower::service_fn(move |_: Request<Body>| {
-        counted.fetch_add(1, Ordering::Relaxed);
-        let body = Body::from(body.to_string().into_bytes());
-        ready(Ok::<_, Infallible>(Response::new(body)))
-    });
-    let apis = MetricsApis::new(Clients::from_service(service, &ClientLimits::default()).api);
+        });
+        (200, body)
+    }));
     let read = async |selector: &str| {
         let (namespace, selector) = ("shop".to_owned(), selector.to_owned());
-        let names = apis.usage_names(PodSelection { namespace, selector }).await;
+        let names = apis.usage_names(UsageKey { namespace, selector }).await;
         assert_eq!(*names, BTreeSet::from(["cpu", "memory"].map(str::to_owned)));
         count.load(Ordering::Relaxed)
     };
@@ -153,8 +144,8 @@ async fn usage_of_pods_is_read_once_within_the_freshness() {
 fn cpu_and_memory_are_no_misspelled_resources() {
     let names = BTreeSet::from(["cpu".to_owned()]);
     let advice = about_absent_resource("memory", &names, 0);
-    let start = "metrics.k8s.io has no resource memory for the target's pods (it has cpu). The name \
-                 is right, so see the log of the server: ";
+    let start = "metrics.k8s.io has no resource memory for the target's pods (it has cpu). The \
+                 name is right, so see the log of the server: ";
     assert!(advice.starts_with(start), "{advice}");
     let advice = about_absent_resource("cpus", &names, 1);
     assert!(advice.ends_with("(similar: cpu). Correct the name in spec.metrics[1]."), "{advice}");

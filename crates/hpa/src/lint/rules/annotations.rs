@@ -36,7 +36,7 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
             name.split_once('/').is_some_and(|(domain, _)| domain.contains(PROJECT));
         // A dry run is meant for an autoscaler of another controller, and stores no status.
         let setting = Setting::of_annotation(name).filter(|setting| setting.name != DRY_RUN);
-        if decoded.status_is_from_reference && setting.is_some() {
+        if decoded.is_status_of_kube_controller_manager && setting.is_some() {
             let message = "kube-controller-manager, which stored the status last, ignores it: it \
                            has an effect only if hpa-rs handles the autoscaler";
             report.add(member_path(ANNOTATIONS, name), message);

@@ -3,7 +3,7 @@
 use hpa_calc::crd::member_path;
 use hpa_calc::{
     EffectiveBehavior, History,
-    api::{Behavior, HorizontalPodAutoscalerSpec, PolicySelect, PolicyType, ScalingRules},
+    api::{HorizontalPodAutoscalerSpec, PolicySelect, PolicyType, ScalingRules},
     defaults::apply_defaults,
     explain::counted,
     settings::{DOMAIN, Tolerances},
@@ -18,11 +18,11 @@ const SYNC_PERIOD_SECONDS: i32 = 15;
 
 const SCALE_UP: &str = "spec.behavior.scaleUp";
 
-/// The `scaleUp` and `scaleDown` of the spec, each with its path.
-fn scaling_rules<'a>(
-    subject: &Subject<'a>,
-) -> impl Iterator<Item = (&'static str, &'a ScalingRules)> {
-    let behavior = subject.hpa.spec.behavior.as_deref();
+/// The `scaleUp` and `scaleDown` of a spec, each with its path.
+fn scaling_rules(
+    spec: &HorizontalPodAutoscalerSpec,
+) -> impl Iterator<Item = (&'static str, &ScalingRules)> {
+    let behavior = spec.behavior.as_deref();
     let directions = behavior.map(|behavior| {
         [
             (SCALE_UP, behavior.scale_up.as_ref()),
@@ -32,13 +32,13 @@ fn scaling_rules<'a>(
     directions.into_iter().flatten().filter_map(|(field, rules)| Some((field, rules?)))
 }
 
-/// An empty `behavior` with the defaults of the API server.
-fn default_behavior() -> Behavior {
+/// A spec with an empty `behavior`, and with the defaults of the API server.
+fn spec_with_defaults() -> HorizontalPodAutoscalerSpec {
     let behavior = Some(Box::default());
     let mut spec =
         HorizontalPodAutoscalerSpec { behavior, ..HorizontalPodAutoscalerSpec::default() };
     apply_defaults(&mut spec);
-    spec.behavior.map(|behavior| *behavior).unwrap_or_default()
+    spec
 }
 
 fn is_disabled(rules: &ScalingRules) -> bool {
@@ -46,7 +46,7 @@ fn is_disabled(rules: &ScalingRules) -> bool {
 }
 
 pub(super) fn short_window(subject: &Subject<'_>, report: &mut Report<'_>) {
-    for (field, rules) in scaling_rules(subject) {
+    for (field, rules) in scaling_rules(&subject.hpa.spec) {
         let window = rules.stabilization_window_seconds.unwrap_or_default();
         if (1..SYNC_PERIOD_SECONDS).contains(&window) {
             let message = format!(
@@ -70,21 +70,18 @@ pub(super) fn short_window(subject: &Subject<'_>, report: &mut Report<'_>) {
 }
 
 pub(super) fn unused_behavior(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let defaults = default_behavior();
-    for (field, rules) in scaling_rules(subject) {
-        let default_rules = match field {
-            SCALE_UP => defaults.scale_up.as_ref(),
-            _ => defaults.scale_down.as_ref(),
-        };
-        // The API server adds these if there are none.
-        let has_defaults =
-            default_rules.is_some_and(|rules_of_api| rules_of_api.policies == rules.policies);
+    let spec = &subject.hpa.spec;
+    let defaults = spec_with_defaults();
+    for (field, rules) in scaling_rules(spec) {
+        // The API server adds the default policies if there are none.
+        let has_defaults = scaling_rules(&defaults)
+            .any(|(other, default)| other == field && default.policies == rules.policies);
         if is_disabled(rules) && !has_defaults {
             let message = "selectPolicy is Disabled, so the policies never apply";
             report.add(format!("{field}.policies"), message);
         }
     }
-    if scaling_rules(subject).filter(|(_, rules)| is_disabled(rules)).count() == 2 {
+    if scaling_rules(spec).filter(|(_, rules)| is_disabled(rules)).count() == 2 {
         let message = "selectPolicy is Disabled in both directions, so the autoscaler never scales";
         report.add("spec.behavior", message);
     }
@@ -110,7 +107,7 @@ pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
             counted(min, "replica"),
             rules.map_or(ADD_PODS_POLICY, stuck_policies_advice)
         );
-        report.add("spec.behavior.scaleUp.policies", message);
+        report.add(format!("{SCALE_UP}.policies"), message);
     }
 }
 

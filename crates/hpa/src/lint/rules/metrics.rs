@@ -19,6 +19,7 @@ use super::{
     rule::{Subject, is_resource, source_field},
 };
 use crate::{
+    args::CollectorArguments,
     collectors::{environment_of_unknown_flags, lacks_collectors},
     lint::{
         finding::Report,
@@ -169,14 +170,18 @@ fn suffix_suggestion(number: &str, suffix: &str) -> String {
 }
 
 pub(super) fn duplicate_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let sources: Vec<MetricSpec> =
-        subject.metrics().map(|(_, metric)| without_target(metric)).collect();
-    for (index, source) in sources.iter().enumerate() {
-        let earlier = sources.iter().take(index).position(|other| other == source);
+    let sources_and_types = subject.metrics().map(|(_, metric)| {
+        (without_target(metric), metric.target().map(|target| &target.target_type))
+    });
+    let metrics: Vec<_> = sources_and_types.collect();
+    for (index, (source, target_type)) in metrics.iter().enumerate() {
+        let earlier = metrics.iter().take(index).position(|(other, _)| other == source);
         if let Some(first) = earlier {
+            let is_same_type = metrics.get(first).is_some_and(|(_, other)| other == target_type);
+            let effect = if is_same_type { ", so one of the targets never acts" } else { "" };
             let message = format!(
-                "spec.metrics[{first}] has the same source: the larger proposal of both wins, so \
-                 one of the targets never acts"
+                "spec.metrics[{first}] has the same source: only the larger proposal of both \
+                 counts{effect}"
             );
             report.add(format!("spec.metrics[{index}]"), message);
         }
@@ -210,9 +215,9 @@ pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
         if may_be_unlisted || is_read_in_process(subject, metric) {
             continue;
         }
-        if let Some((message, similar)) = unserved_reason(subject, metric, served) {
+        if let Some(Unserved { message, similar }) = describe_unserved(subject, metric, served) {
             let hint = collector_problem(subject, metric)
-                .unwrap_or_else(|| source_hint(subject, index, metric).to_owned());
+                .unwrap_or_else(|| source_hint(subject, index, metric));
             report.add(format!("spec.metrics[{index}]"), format!("{message}{hint}{similar}"));
         }
     }
@@ -245,23 +250,22 @@ fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<Strin
     let sources = &subject.workspace.in_process_sources;
     let unknown = (!sources.has_collectors).then(|| environment_of_unknown_flags(subject.hpa));
     let environment = unknown.as_ref().unwrap_or(&sources.settings.environment);
-    Some(match source_of(subject.hpa, metric, environment)? {
-        Ok(_) if !sources.has_collectors => return None,
-        Err(finding)
-            if !sources.has_collectors
-                && !matches!(finding.subject, FindingSubject::Metric(MetricType::External, _)) =>
-        {
-            return None;
-        }
-        Ok(source) => format!(
-            "; its collector {} is off: add {} if the controller has it",
-            source.collector,
-            sources.missing_flags(source.collector)
-        ),
+    match source_of(subject.hpa, metric, environment)? {
+        Ok(source) => sources.has_collectors.then(|| {
+            format!(
+                "; its collector {} is off: add {} if the controller has it",
+                source.collector,
+                sources.missing_flags(source.collector)
+            )
+        }),
         Err(finding) => {
-            format!("; no collector reads it ({}): {}", finding.subject, finding.message)
+            let is_named_by_label =
+                matches!(finding.subject, FindingSubject::Metric(MetricType::External, _));
+            (sources.has_collectors || is_named_by_label).then(|| {
+                format!("; no collector reads it ({}): {}", finding.subject, finding.message)
+            })
         }
-    })
+    }
 }
 
 /// The schedule that an Object metric describes.
@@ -293,15 +297,13 @@ fn missing_schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String
     })
 }
 
-/// Names the flag with which the controller may read the metric, by a schedule, a collector or a
-/// rule. Empty if lint has the flag already, or if no flag helps, as with kube-controller-manager.
-fn source_hint(subject: &Subject<'_>, index: usize, metric: &MetricSpec) -> &'static str {
+/// Names the flags with which the controller may read the metric, by a schedule, a collector or a
+/// rule. Empty if lint has the flags already, or if none helps, as with kube-controller-manager.
+fn source_hint(subject: &Subject<'_>, index: usize, metric: &MetricSpec) -> String {
     let sources = &subject.workspace.in_process_sources;
-    let has_collector = || {
-        let environment = environment_of_unknown_flags(subject.hpa);
-        collector_of(subject.hpa, metric, &environment).is_some()
-    };
-    if subject.is_for_built_in() {
+    let environment = environment_of_unknown_flags(subject.hpa);
+    let collector = || collector_of(subject.hpa, metric, &environment);
+    let hint = if subject.is_for_built_in() {
         ""
     } else if !sources.has_schedules && schedule_key(subject, metric).is_some() {
         if reported_absence(subject.hpa, index).is_some() {
@@ -309,26 +311,34 @@ fn source_hint(subject: &Subject<'_>, index: usize, metric: &MetricSpec) -> &'st
         } else {
             "; if the controller runs with --scaling-schedule, add it here"
         }
-    } else if !sources.has_collectors && has_collector() {
-        if lacks_collectors(subject.hpa, index) {
+    } else if let Some(collector) = collector().filter(|_| !sources.has_collectors) {
+        let hint = if lacks_collectors(subject.hpa, index) {
             "; the controller has no collectors: start hpa run with --collectors"
         } else {
             "; if the controller runs with --collectors, add it here"
-        }
+        };
+        return hint.to_owned() + &CollectorArguments::describe_further_flags(collector);
     } else if subject.workspace.served.as_ref().is_some_and(|served| !served.has_rules) {
         "; if the controller runs with --metrics-config, add it here"
     } else {
         ""
-    }
+    };
+    hint.to_owned()
 }
 
-/// Two clauses about a metric that neither the API nor the rules file has: what lacks it, and
-/// similar names. The second may be empty. `None` if the metric is served, or if that is unknown.
-fn unserved_reason(
+struct Unserved {
+    message: String,
+    /// The clause about similar names, or empty.
+    similar: String,
+}
+
+/// Describes a metric that is in neither the API nor the rules file. `None` if the metric is
+/// served, or if that is unknown.
+fn describe_unserved(
     subject: &Subject<'_>,
     metric: &MetricSpec,
     served: &ServedMetrics,
-) -> Option<(String, String)> {
+) -> Option<Unserved> {
     let (api, listed) = match metric.source_type {
         MetricSourceType::Resource | MetricSourceType::ContainerResource => (RESOURCE, None),
         MetricSourceType::Pods | MetricSourceType::Object => (CUSTOM, served.custom.as_ref()),
@@ -340,7 +350,8 @@ fn unserved_reason(
     }
     if !served.groups.contains(api) {
         let rules = if served.has_rules { ", and no rule of the rules file is for it" } else { "" };
-        return Some((format!("the cluster has no API {api}{rules}"), String::new()));
+        let message = format!("the cluster has no API {api}{rules}");
+        return Some(Unserved { message, similar: String::new() });
     }
     let names = listed?;
     if contains_metric(served, names, metric) {
@@ -364,14 +375,18 @@ fn unserved_reason(
         (false, true) => format!("{api} of the cluster, nor in the rules file"),
         (false, false) => format!("{api} of the cluster"),
     };
-    Some((format!("the metric {name}{of_resource} is not in {place}{elsewhere}"), similar))
+    let message = format!("the metric {name}{of_resource} is not in {place}{elsewhere}");
+    Some(Unserved { message, similar })
 }
 
-/// The served metrics, of `resource` if it is known, whose names the metric's name may mean.
+/// Lists served metrics with a similar name, as a clause in parentheses. Only those of `resource`
+/// count, if it is known.
 fn similar_names(names: &BTreeSet<String>, metric: &MetricSpec, resource: Option<&str>) -> String {
     let of_api = names.iter().filter_map(|name| match name.split_once('/') {
         _ if metric.external.is_some() => Some(name.as_str()),
-        Some((of, name)) if resource.is_none_or(|known| known == of) => Some(name),
+        Some((of_resource, name)) if resource.is_none_or(|known| known == of_resource) => {
+            Some(name)
+        }
         _ => None,
     });
     let name = metric.metric_name();

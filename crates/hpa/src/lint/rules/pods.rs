@@ -128,9 +128,9 @@ pub(super) fn vpa_conflict(subject: &Subject<'_>, report: &mut Report<'_>) {
     for utilization in utilizations(subject) {
         for vpa in conflicting_vpas(subject, &utilization) {
             let message = format!(
-                "VerticalPodAutoscaler {vpa} changes the requests for {}, so each reacts to the \
-                 other's changes. Use a target of type AverageValue, or another resource for one \
-                 of them",
+                "VerticalPodAutoscaler {vpa} changes the requests for {}, so the two autoscalers \
+                 react to each other's changes. Use a target of type AverageValue, or a different \
+                 resource for each",
                 utilization.resource
             );
             report.add(utilization.field.clone(), message);
@@ -140,40 +140,47 @@ pub(super) fn vpa_conflict(subject: &Subject<'_>, report: &mut Report<'_>) {
 
 /// The names of the `VerticalPodAutoscaler`s that change the requests of the target's pods.
 fn conflicting_vpas(subject: &Subject<'_>, utilization: &Utilization<'_>) -> Vec<String> {
+    let names: Vec<&str> = match (utilization.container, subject.target()) {
+        (Some(container), _) => vec![container],
+        (None, Some(target)) => {
+            let containers = items(target.object.pointer("/spec/template/spec/containers"));
+            containers.map(|container| string_at(container, "/name")).collect()
+        }
+        (None, None) => Vec::new(),
+    };
     let target = subject.target_reference();
     let vpas = subject.workspace.vertical_autoscalers_of(subject.manifest, &target);
-    let conflicting = vpas.filter(|vpa| changes_request(&vpa.object, utilization));
+    let conflicting = vpas.filter(|vpa| changes_request(&vpa.object, utilization.resource, &names));
     conflicting
         .take(MAX_NAMED_OBJECTS)
         .map(|vpa| string_at(&vpa.object, "/metadata/name").to_owned())
         .collect()
 }
 
-/// Whether a `VerticalPodAutoscaler` changes the request that the metric's target is a percentage
-/// of.
-fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
+/// Whether a `VerticalPodAutoscaler` changes the request for a resource in one of the containers
+/// with these names. They are empty if the containers are unknown.
+fn changes_request(vpa: &Value, resource: &str, containers: &[&str]) -> bool {
     if string_at(vpa, "/spec/updatePolicy/updateMode") == "Off" {
         return false;
     }
-    let policies = items(vpa.pointer("/spec/resourcePolicy/containerPolicies"));
-    let applies =
-        |policy: &&Value| match (string_at(policy, "/containerName"), utilization.container) {
-            ("*", _) | (_, None) => true,
-            (name, Some(container)) => name == container,
+    let policies: Vec<&Value> =
+        items(vpa.pointer("/spec/resourcePolicy/containerPolicies")).collect();
+    let find = |name: &str| policies.iter().find(|one| string_at(one, "/containerName") == name);
+    let policy_of = |name: &str| find(name).or_else(|| find("*")).copied().unwrap_or(&Value::Null);
+    let changes = |policy: &Value| {
+        let is_controlled = match policy.get("controlledResources").and_then(Value::as_array) {
+            Some(resources) => resources.iter().any(|one| one.as_str() == Some(resource)),
+            // By default, a VerticalPodAutoscaler controls CPU and memory.
+            None => ["cpu", "memory"].contains(&resource),
         };
-    let mut applying = policies.filter(applies).peekable();
-    if applying.peek().is_none() {
-        // Without a policy, a VerticalPodAutoscaler controls CPU and memory.
-        return ["cpu", "memory"].contains(&utilization.resource);
-    }
-    applying.any(|policy| {
-        let controlled = policy.get("controlledResources").and_then(Value::as_array);
-        let controls = controlled.is_none_or(|resources| {
-            resources.iter().any(|one| one.as_str() == Some(utilization.resource))
-        });
         let is_limits_only = string_at(policy, "/controlledValues") == "LimitsOnly";
-        string_at(policy, "/mode") != "Off" && controls && !is_limits_only
-    })
+        is_controlled && string_at(policy, "/mode") != "Off" && !is_limits_only
+    };
+    match containers {
+        [] if policies.is_empty() => changes(&Value::Null),
+        [] => policies.iter().any(|policy| changes(policy)),
+        containers => containers.iter().any(|name| changes(policy_of(name))),
+    }
 }
 
 /// Reports other workloads whose pods the target's selector matches. These pods count as the
@@ -211,9 +218,10 @@ pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'
                 } else {
                     "a controller of both APIs (--autoscaler-api=both) scales by neither autoscaler"
                 };
-                format!("the autoscaler {hpa} has it as its target, so {effect}")
+                let other = kind_and_name(other);
+                format!("{other} is the target of the autoscaler {hpa}, so {effect}")
             }
-            None => "they count in its metrics and replicas".to_owned(),
+            None => "the autoscaler counts these pods in its metrics and replicas".to_owned(),
         };
         let message = format!(
             "the selector {selector} of {} also matches the pods of {}: {effect}",

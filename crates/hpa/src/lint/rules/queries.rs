@@ -29,7 +29,9 @@ pub(super) fn report_mistakes(
         let Some(message) = message else { continue };
         let field = match mistake {
             QueryMistake::Average => average_value_field(index, metric),
-            _ => format!("spec.metrics[{index}]"),
+            QueryMistake::PlainCounter | QueryMistake::QuantileWithoutLe => {
+                format!("spec.metrics[{index}]")
+            }
         };
         report.add(field, message);
     }

@@ -32,9 +32,10 @@ const TRANSFER_ANNOTATION: &str = "scaledobject.keda.sh/transfer-hpa-ownership";
 pub(super) const MAX_NAMED_OBJECTS: usize = 10;
 /// The maximum number of objects whose names are compared with that of a missing target.
 const MAX_COMPARED_NAMES: usize = 300;
-/// The effect of autoscalers of one API on one target. The controller registers the selector of an
-/// autoscaler only in a reconcile that finds the replicas within its bounds. Other reconciles only
-/// set its minimum or maximum.
+/// The effect of autoscalers of one API on one target. Which of the two occurs depends on the
+/// bounds: the controller checks for an ambiguous selector only if the current replicas are within
+/// `minReplicas` and `maxReplicas`. Otherwise, it scales the target to the nearest bound without
+/// the check.
 const SAME_API_EFFECT: &str = "the autoscalers stop scaling it by metrics (AmbiguousSelector) or \
                                overwrite each other's replicas";
 /// The effect of autoscalers of one API on one target if one of them writes nothing: until the
@@ -212,9 +213,12 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
 /// Reports KEDA's `ScaledObject`s with the same target. KEDA creates an autoscaler for each.
 fn report_scaled_objects(subject: &Subject<'_>, target: &Reference, report: &mut Report<'_>) {
     let Subject { workspace, manifest, .. } = subject;
-    let api = autoscaler_api(manifest);
     let mut owners = items(manifest.object.pointer("/metadata/ownerReferences"));
-    let is_created_by_keda = owners.any(|owner| string_at(owner, "/kind") == "ScaledObject");
+    if owners.any(|owner| string_at(owner, "/kind") == "ScaledObject") {
+        // KEDA created this autoscaler for its ScaledObject.
+        return;
+    }
+    let api = autoscaler_api(manifest);
     let scaled_objects = workspace.scaled_objects_of(manifest, target).take(MAX_NAMED_OBJECTS);
     // KEDA creates autoscalers of the core API.
     let (created_kind, effect) = match api {
@@ -225,7 +229,7 @@ fn report_scaled_objects(subject: &Subject<'_>, target: &Reference, report: &mut
         api == AutoscalerApi::Core
             && is_taken_over_by(&object.object, string_at(&manifest.object, "/metadata/name"))
     };
-    for object in scaled_objects.filter(|one| !is_created_by_keda && !is_taken_over(one)) {
+    for object in scaled_objects.filter(|one| !is_taken_over(one)) {
         let message = format!(
             "{} ({}) has the same target, and KEDA creates an {created_kind} for it: {effect}",
             kind_and_name(object),

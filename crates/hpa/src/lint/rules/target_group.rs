@@ -77,8 +77,8 @@ impl<'a> TargetGroups<'a> {
         let own = Member::new(identity(subject.manifest), subject);
         for other in group.members.iter().filter(|other| other.identity != own.identity) {
             others.has_paused |= other.is_paused && other.identity.0 == own.identity.0;
-            if let Some((bounds, excluded)) = first_conflict(&own.week, &other.week) {
-                others.conflicting.push((other.manifest, bounds, excluded));
+            if let Some((own_bounds, other_bounds)) = first_conflict(&own.week, &other.week) {
+                others.conflicting.push((other.manifest, own_bounds, other_bounds));
             }
         }
         others.has_conflict = !others.conflicting.is_empty()
@@ -130,8 +130,8 @@ fn first_conflict(
 ) -> Option<(Bounds, Bounds)> {
     let times: BTreeSet<Timestamp> = week.iter().chain(other).map(|(at, _)| *at).collect();
     times.into_iter().take(MAX_COMPARED_TIMES).find_map(|at| {
-        let (bounds, excluded) = (bounds_at(week, at)?, bounds_at(other, at)?);
-        bounds.exclude(excluded).then_some((bounds, excluded))
+        let (bounds, other_bounds) = (bounds_at(week, at)?, bounds_at(other, at)?);
+        bounds.exclude(other_bounds).then_some((bounds, other_bounds))
     })
 }
 

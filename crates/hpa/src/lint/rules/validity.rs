@@ -9,8 +9,8 @@ use hpa_calc::{
     defaults::apply_defaults,
     go_text::truncate,
     settings::{
-        ProblemKind, ResolvedSettings, SETTINGS, SettingPlace, SettingPolicy, SettingProblem,
-        Settings,
+        MAX_ZONE_LEN, ProblemKind, ResolvedSettings, SETTINGS, SettingPlace, SettingPolicy,
+        SettingProblem, Settings,
     },
     shell::quote,
     suggestions::is_similar,
@@ -34,8 +34,6 @@ use crate::{
 
 const UNKNOWN_FIELD_EFFECT: &str =
     "The API server refuses it from kubectl, and drops it from other clients";
-/// The maximum length of a time zone's name in the schema of the custom API.
-const MAX_ZONE_LEN: usize = 64;
 /// The maximum number of characters of a value in a message.
 const MAX_VALUE_CHARS: usize = 80;
 /// The field that controls how a patch is merged.
@@ -44,7 +42,7 @@ const PATCH_DIRECTIVE: &str = "$patch";
 /// An autoscaler as the API server decodes it.
 pub(super) struct DecodedAutoscaler {
     /// Whether kube-controller-manager stored the status last.
-    pub(super) status_is_from_reference: bool,
+    pub(super) is_status_of_kube_controller_manager: bool,
     unknown: Vec<FieldError>,
     /// The known fields that unknown fields probably misspell, and the sources of metrics with
     /// fields of an older version. Errors about these fields are consequences.
@@ -65,8 +63,11 @@ pub(super) struct DecodedAutoscaler {
 pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     let mut object = versions::without_nulls(manifest.object.clone());
     let mut decoded = DecodedAutoscaler {
-        status_is_from_reference: StatusController::of_object(&object, Timestamp::now())
-            .is_reference(),
+        is_status_of_kube_controller_manager: StatusController::of_object(
+            &object,
+            Timestamp::now(),
+        )
+        .is_kube_controller_manager(),
         unknown: versions::to_v2(&mut object),
         intended_fields: Vec::new(),
         invalid: hpa_calc::crd::type_errors(&object).unwrap_or_default(),
@@ -183,7 +184,7 @@ impl DecodedAutoscaler {
             let strict = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
             self.invalid.extend(invalid_fields(&strict.problems));
         }
-        self.acting_settings = Some(if self.status_is_from_reference {
+        self.acting_settings = Some(if self.is_status_of_kube_controller_manager {
             Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default())
         } else {
             resolved.settings.clone()

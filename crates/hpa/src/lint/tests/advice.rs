@@ -57,34 +57,41 @@ fn autoscaler_of_another_workload_and_api_is_named_with_its_api() {
     let findings = lint(objects);
     assert_eq!(rule_ids(&findings), ["overlapping-selectors"]);
     let expected = format!(
-        "the autoscaler shop/other ({}) has it as its target, so a controller of both APIs \
-         (--autoscaler-api=both) scales by neither autoscaler",
+        "Deployment canary is the target of the autoscaler shop/other ({}), so a controller of \
+         both APIs (--autoscaler-api=both) scales by neither autoscaler",
         hpa_calc::crd::API_VERSION
     );
     assert!(findings[0].message.contains(&expected), "{}", findings[0].message);
 }
 
 #[rstest]
-#[case::missing(json!({}), "prometheus", "the label that names the collector is missing, so nothing reads rps: set type: prometheus")]
+#[case::missing(
+    json!({}),
+    "prometheus",
+    "the label that names the collector is missing, so nothing reads rps: set type: prometheus"
+)]
 #[case::empty(json!({ "type": "" }), "prometheus", "the label that names the collector is missing")]
-#[case::misspelled(json!({ "type": "promethius" }), "promethius", "there is no collector \"promethius\", so nothing reads rps: set type: prometheus")]
-#[case::unknown(json!({ "type": "kafka" }), "kafka", "there is no collector \"kafka\", so nothing reads rps: set it to one of prometheus, prometheus-query, requests-per-second, ")]
+#[case::misspelled(
+    json!({ "type": "promethius" }),
+    "promethius",
+    "there is no collector \"promethius\", so nothing reads rps: set type: prometheus"
+)]
+#[case::unknown(
+    json!({ "type": "kafka" }),
+    "kafka",
+    "there is no collector \"kafka\", so nothing reads rps: set it to one of prometheus, \
+     prometheus-query, requests-per-second, "
+)]
 fn unknown_collector_type_is_reported_with_advice(
     #[case] labels: Value,
     #[case] annotated: &str,
     #[case] expected: &str,
 ) {
     let name = format!("metric-config.external.rps.{annotated}/query");
+    let metric = json!({ "name": "rps", "selector": { "matchLabels": labels } });
     let findings = lint(manifests_with(&[
         (0, "/metadata/annotations", json!({ name: "sum(x)" })),
-        (
-            0,
-            "/spec/metrics",
-            json!([{ "type": "External", "external": {
-            "metric": { "name": "rps", "selector": { "matchLabels": labels } },
-            "target": { "type": "AverageValue", "averageValue": "1" },
-        } }]),
-        ),
+        (0, "/spec/metrics", external_metric(metric)),
     ]));
     assert_eq!(rule_ids(&findings), ["metric-config"], "{findings:?}");
     assert_eq!(findings[0].field, "spec.metrics[0].external.metric.selector.matchLabels.type");
@@ -107,7 +114,7 @@ fn selector_of_a_replication_controller_is_a_map() {
     assert!(findings[0].message.contains("the selector app=web of"), "{}", findings[0].message);
 }
 
-/// Lints an autoscaler of 0 to 10 replicas with policies of these types in `scaleUp`.
+/// The message about an autoscaler of 0 to 10 replicas with policies of these types in `scaleUp`.
 fn stuck_scale_up_message(select_policy: &str, policy_types: &[&str]) -> String {
     let policy =
         |policy_type: &&str| json!({ "type": policy_type, "value": 4, "periodSeconds": 15 });
@@ -115,13 +122,7 @@ fn stuck_scale_up_message(select_policy: &str, policy_types: &[&str]) -> String 
     let findings = lint(manifests_with(&[
         (0, "/apiVersion", json!(hpa_calc::crd::API_VERSION)),
         (0, "/spec/minReplicas", json!(0)),
-        (
-            0,
-            "/spec/metrics",
-            json!([{ "type": "External", "external": {
-            "metric": { "name": "q" }, "target": { "type": "AverageValue", "averageValue": "1" },
-        } }]),
-        ),
+        (0, "/spec/metrics", external_metric(json!({ "name": "q" }))),
         (0, UP, json!({ "selectPolicy": select_policy, "policies": policies })),
     ]));
     assert_eq!(rule_ids(&findings), ["stuck-scale-up"]);
@@ -187,8 +188,7 @@ fn finding_says_what_to_write_instead(
 #[test]
 fn standard_input_is_piped_and_not_named_in_a_command() {
     let text = YAML.replace("autoscaling/v2", "autoscaling/v2beta2");
-    let objects = manifests::parse("-", &text).unwrap();
-    let message = find_violations(&Workspace::from_manifests(objects)).remove(0).message;
+    let message = lint_file("-", &text).remove(0).message;
     let expected = "was removed in Kubernetes 1.26: pipe it through hpa convert --to core";
     assert!(message.ends_with(expected), "{message}");
 }
@@ -197,8 +197,7 @@ fn standard_input_is_piped_and_not_named_in_a_command() {
 fn names_of_files_in_commands_are_quoted() {
     let text = YAML.replace("autoscaling/v2", "autoscaling/v2beta2");
     for name in ["'; rm -rf x", "$(x)", "a\nb", "-x y.yaml"] {
-        let objects = manifests::parse(name, &text).unwrap();
-        let message = find_violations(&Workspace::from_manifests(objects)).remove(0).message;
+        let message = lint_file(name, &text).remove(0).message;
         let command = format!("run hpa convert --to core {}", quote(name));
         assert!(message.ends_with(&command), "{message}");
 

@@ -47,19 +47,15 @@ fn setting_that_behavior_overrides_has_no_effect() {
 
 #[test]
 fn convert_has_no_warning_of_settings_that_the_writer_of_the_status_ignores() {
-    let written = json!([{ "manager": "kube-controller-manager", "operation": "Update",
-        "subresource": "status", "time": "2026-01-01T00:00:00Z" }]);
-    let changes = [
-        (0, "/metadata/managedFields", written),
-        (0, "/metadata/annotations", annotation("pause", "true")),
-    ];
-    let objects = manifests_with(&changes);
+    let fields = json!([{ "manager": "kube-controller-manager", "subresource": "status" }]);
+    let written = (0, "/metadata/managedFields", fields);
+    let paused = (0, "/metadata/annotations", annotation("pause", "true"));
+    let objects = manifests_with(&[written.clone(), paused]);
     let findings = lint(objects.clone());
     let end = "it has an effect only if hpa-rs handles the autoscaler";
     assert!(findings[0].message.ends_with(end), "{}", findings[0].message);
-    let [written, mut setting] = changes;
-    setting.2 = annotation("dry-run", "true");
-    assert!(lint(manifests_with(&[written, setting])).is_empty(), "as docs/shadow-mode.md advises");
+    let dry_run = (0, "/metadata/annotations", annotation("dry-run", "true"));
+    assert!(lint(manifests_with(&[written, dry_run])).is_empty(), "as docs/shadow-mode.md advises");
     let manifests = objects.into_iter().map(|object| Manifest::new("f.yaml", 1, object));
     assert_eq!(conversion_warnings(manifests.collect()), [""; 0]);
 }
@@ -125,8 +121,7 @@ fn metric_without_the_annotations_that_its_collector_needs_has_its_line() {
     let findings = lint_yaml(&text);
     let line = text.lines().count() - 2;
     assert_eq!(findings, [format!("{line} metric-config spec.metrics[1].external")]);
-    let workspace = Workspace::from_manifests(manifests::parse("f.yaml", &text).unwrap());
-    let message = &find_violations(&workspace)[0].message;
+    let message = &lint_file("f.yaml", &text)[0].message;
     assert!(message.starts_with("External/ab {type=prometheus}: "), "{message}");
 }
 

@@ -4,12 +4,9 @@ use super::*;
 
 /// An autoscaler of the core API with `minReplicas: 0` and an external metric, with changes.
 fn scaled_to_zero(changes: &[(usize, &str, Value)]) -> Vec<Value> {
-    let metric = json!([{ "type": "External", "external": {
-        "metric": { "name": "q" }, "target": { "type": "AverageValue", "averageValue": "1" },
-    } }]);
     let mut all = vec![
         (0, "/spec/minReplicas", json!(0)),
-        (0, "/spec/metrics", metric),
+        (0, "/spec/metrics", external_metric(json!({ "name": "q" }))),
         (0, "/spec/behavior", Value::Null),
     ];
     all.extend(changes.iter().cloned());
@@ -55,7 +52,7 @@ fn entry(start: &str, end: &str, bounds: Value) -> Value {
     entry
 }
 
-/// Lints an autoscaler of 2 to 10 replicas with a schedule of bounds.
+/// The messages of `raised-maximum` for an autoscaler of 2 to 10 replicas with scheduled bounds.
 fn raised_maximum_messages(entries: Value) -> Vec<String> {
     let annotation = annotation("bounds", &entries.to_string());
     let findings = lint(manifests_with(&[(0, "/metadata/annotations", annotation)]));

@@ -7,7 +7,7 @@ const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lint.md"
 
 #[test]
 fn formats_have_rule_position_and_field() {
-    let findings = lint(manifests_with(&[(0, "/spec/maxReplicas", json!(2))]));
+    let mut findings = lint(manifests_with(&[(0, "/spec/maxReplicas", json!(2))]));
     let text = output::text(&findings, 1, 0);
     assert!(
         text.starts_with("f.yaml:1: warning: shop/web: spec.minReplicas: minReplicas and"),
@@ -18,7 +18,6 @@ fn formats_have_rule_position_and_field() {
     let json: Value = serde_json::from_str(&output::json(&findings).unwrap()).unwrap();
     assert_eq!((&json[0]["severity"], &json[0]["line"]), (&json!("warning"), &json!(1)));
     let problem = Problem { place: "g.yaml:3".to_owned(), message: "not YAML".to_owned() };
-    let mut findings = findings;
     findings[0].file = "./my charts/100%#1.yaml".to_owned();
     let sarif: Value =
         serde_json::from_str(&output::sarif(&findings, &[problem]).unwrap()).unwrap();
@@ -47,22 +46,17 @@ fn object_of_a_cluster_has_no_physical_location_in_sarif() {
     assert_eq!(location, &json!({ "logicalLocations": expected }));
 }
 
-/// The message in SARIF of a problem with this text.
-fn sarif_message(text: &str) -> String {
-    let problem = Problem { place: text.to_owned(), message: "not YAML".to_owned() };
-    let sarif: Value = serde_json::from_str(&output::sarif(&[], &[problem]).unwrap()).unwrap();
-    let invocation = &sarif["runs"][0]["invocations"][0];
-    let message = &invocation["toolExecutionNotifications"][0]["message"]["text"];
-    message.as_str().unwrap().to_owned()
-}
-
 #[rstest]
 #[case::link(r"\[x](javascript:alert(1))", r"\\\[x\](javascript:alert(1))")]
 #[case::brackets(r"a\[0]", r"a\[0]")]
 #[case::placeholder("{0}", "{{0}}")]
 #[case::control("a\n\u{1b}[31m\u{202e}", r"a\n\u{{1b}}[31m\u{{202e}}")]
 fn sarif_message_has_neither_links_nor_placeholders(#[case] text: &str, #[case] expected: &str) {
-    assert_eq!(sarif_message(text), format!("{expected}: not YAML"));
+    let problem = Problem { place: text.to_owned(), message: "not YAML".to_owned() };
+    let sarif: Value = serde_json::from_str(&output::sarif(&[], &[problem]).unwrap()).unwrap();
+    let invocation = &sarif["runs"][0]["invocations"][0];
+    let message = &invocation["toolExecutionNotifications"][0]["message"]["text"];
+    assert_eq!(*message, format!("{expected}: not YAML"));
 }
 
 #[test]

@@ -11,6 +11,30 @@ use crate::args::{Arguments, Command};
 const CUSTOM: &[&str] = &["custom.metrics.k8s.io"];
 const EXTERNAL: &[&str] = &["external.metrics.k8s.io"];
 
+fn metric_with_labels(labels: Value) -> Value {
+    external_metric(json!({ "name": "jobs", "selector": { "matchLabels": labels } }))
+}
+
+/// The metrics of a spec: one of this type with this name.
+fn named_metric(kind: &str, name: &str) -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    let source = json!({ "metric": { "name": name }, "target": target });
+    json!([{ "type": kind, kind.to_lowercase(): source }])
+}
+
+/// A metric of the collector `sqs`.
+fn sqs_metric() -> Value {
+    let labels = json!({ "type": "sqs-queue-length", "queue-name": "jobs", "region": "eu-west-1" });
+    metric_with_labels(labels)
+}
+
+/// The message of the rule `unserved-metric`.
+fn unserved_message(workspace: &Workspace) -> String {
+    let findings = find_violations(workspace);
+    let unserved = findings.iter().find(|finding| finding.rule.id == "unserved-metric");
+    unserved.unwrap_or_else(|| panic!("{findings:?}")).message.clone()
+}
+
 #[rstest]
 #[case::no_api("Pods", &[], None, true)]
 #[case::no_metric("Pods", CUSTOM, Some(string_set(&["services/requests"])), true)]
@@ -26,16 +50,14 @@ fn unserved_metric_is_reported(
     #[case] kind: &str,
     #[case] groups: &[&str],
     #[case] listed: Option<std::collections::BTreeSet<String>>,
-    #[case] reported: bool,
+    #[case] is_reported: bool,
 ) {
-    let mut source = json!({
-        "metric": { "name": "requests" }, "target": { "type": "AverageValue", "averageValue": "1" },
-    });
+    let mut metrics = named_metric(kind, "requests");
     if kind == "Object" {
-        source["describedObject"] = json!({ "apiVersion": "v1", "kind": "Service", "name": "s" });
+        metrics[0]["object"]["describedObject"] =
+            json!({ "apiVersion": "v1", "kind": "Service", "name": "s" });
     }
-    let metric = json!({ "type": kind, kind.to_lowercase(): source });
-    let objects = manifests_with(&[(0, "/spec/metrics", json!([metric]))]);
+    let objects = manifests_with(&[(0, "/spec/metrics", metrics)]);
     let is_external = kind == "External";
     let served = ServedMetrics {
         groups: string_set(groups),
@@ -44,18 +66,13 @@ fn unserved_metric_is_reported(
         ..ServedMetrics::default()
     };
     let findings = find_violations(&in_cluster(objects, served));
-    assert_eq!(rule_ids(&findings) == ["unserved-metric"], reported, "{findings:?}");
+    assert_eq!(rule_ids(&findings) == ["unserved-metric"], is_reported, "{findings:?}");
 }
 
 #[rstest]
 #[case::of_pods("Pods", "pods/http_requests")]
 #[case::external("External", "http_requests")]
 fn unserved_metric_names_similar_ones(#[case] kind: &str, #[case] listed: &str) {
-    let source = json!({
-        "metric": { "name": "htp_request" },
-        "target": { "type": "AverageValue", "averageValue": "1" },
-    });
-    let metric = json!([{ "type": kind, kind.to_lowercase(): source }]);
     let names = Some(string_set(&[listed, "other", "services/htp_request_count"]));
     let served = ServedMetrics {
         groups: string_set(&[CUSTOM, EXTERNAL].concat()),
@@ -63,9 +80,8 @@ fn unserved_metric_names_similar_ones(#[case] kind: &str, #[case] listed: &str) 
         external: names,
         ..ServedMetrics::default()
     };
-    let objects = manifests_with(&[(0, "/spec/metrics", metric)]);
-    let findings = find_violations(&in_cluster(objects, served));
-    let message = &findings.first().unwrap_or_else(|| panic!("{findings:?}")).message;
+    let objects = manifests_with(&[(0, "/spec/metrics", named_metric(kind, "htp_request"))]);
+    let message = unserved_message(&in_cluster(objects, served));
     let (reason, similar) = message.split_once(" (similar: http_requests").expect("similar names");
     assert!(reason.contains(".metrics.k8s.io of the cluster"), "{message}");
     assert!(similar.ends_with(')'), "the names come last: {message}");
@@ -93,9 +109,7 @@ fn unserved_metric_names_what_was_read_and_the_flag_for_rules(
     #[case] has_rules: bool,
     #[case] reason: &str,
 ) {
-    let metric = json!([{ "type": "External", "external": {
-        "metric": { "name": "lag" }, "target": { "type": "AverageValue", "averageValue": "1" },
-    } }]);
+    let metric = external_metric(json!({ "name": "lag" }));
     let served = ServedMetrics {
         has_rules,
         groups: string_set(groups),
@@ -103,27 +117,21 @@ fn unserved_metric_names_what_was_read_and_the_flag_for_rules(
         ..ServedMetrics::default()
     };
     let objects = manifests_with(&[(0, "/spec/metrics", metric)]);
-    let findings = find_violations(&in_cluster(objects, served));
     let hint = "; if the controller runs with --metrics-config, add it here";
     let hint = if has_rules { "" } else { hint };
-    let unserved = findings.iter().find(|finding| finding.rule.id == "unserved-metric");
-    let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
-    assert_eq!(*message, format!("{reason}{hint}"));
+    assert_eq!(unserved_message(&in_cluster(objects, served)), format!("{reason}{hint}"));
 }
 
 #[test]
 fn metric_with_a_value_in_the_status_is_not_reported() {
-    let target = json!({ "type": "AverageValue", "averageValue": "1" });
-    let source = json!({ "metric": { "name": "requests" }, "target": target });
     let current = json!({ "metric": { "name": "requests" }, "current": { "averageValue": "1" } });
     let lint = |scaling_active: &str| {
         let status = json!({
             "currentMetrics": [{ "type": "External", "external": current }],
             "conditions": [{ "type": "ScalingActive", "status": scaling_active, "reason": "R" }],
         });
-        let metric = json!({ "type": "External", "external": source });
-        let objects =
-            manifests_with(&[(0, "/spec/metrics", json!([metric])), (0, "/status", status)]);
+        let metric = external_metric(json!({ "name": "requests" }));
+        let objects = manifests_with(&[(0, "/spec/metrics", metric), (0, "/status", status)]);
         let served = ServedMetrics::default();
         let findings =
             find_violations(&Workspace::from_cluster(numbered(objects), <_>::default(), served));
@@ -157,9 +165,7 @@ fn metrics_of_rules_are_added_to_those_of_the_apis() {
 
 #[test]
 fn unserved_metric_is_not_reported_while_series_are_unknown() {
-    let metric = json!([{ "type": "External", "external": {
-        "metric": { "name": "lag" }, "target": { "type": "AverageValue", "averageValue": "1" },
-    } }]);
+    let metric = external_metric(json!({ "name": "lag" }));
     let rule = |name: &str| {
         let mut rule = DiscoveryRule { series_query: "up".to_owned(), ..<_>::default() };
         rule.name.as_template = name.to_owned();
@@ -184,18 +190,14 @@ fn metrics_api_that_does_not_answer_is_a_problem_if_it_is_used(
     #[case] kind: &str,
     #[case] count: usize,
 ) {
-    let source = json!({
-        "metric": { "name": "m" }, "target": { "type": "AverageValue", "averageValue": "1" },
-    });
-    let metric = json!([{ "type": kind, kind.to_lowercase(): source }]);
-    let groups = ["custom.metrics.k8s.io", "external.metrics.k8s.io"];
     let error = "the server is currently unable to handle the request".to_owned();
     let served = ServedMetrics {
-        groups: string_set(&groups),
+        groups: string_set(&[CUSTOM, EXTERNAL].concat()),
         api_errors: [("custom.metrics.k8s.io".to_owned(), error)].into(),
         ..ServedMetrics::default()
     };
-    let workspace = in_cluster(manifests_with(&[(0, "/spec/metrics", metric)]), served);
+    let objects = manifests_with(&[(0, "/spec/metrics", named_metric(kind, "m"))]);
+    let workspace = in_cluster(objects, served);
     let problems = discovery_problems(&workspace, &source_arguments(&[]));
     assert_eq!(problems.len(), count, "{problems:?}");
     if let [problem] = problems.as_slice() {
@@ -288,31 +290,24 @@ fn metric_of_a_schedule_is_unserved_only_if_the_schedule_is_missing(
     &["--collectors", "--aws-region=eu-west-1"],
     "; its collector sqs is off: add --aws-external-metrics if the controller has it"
 )]
-#[case::no_collectors(&[], "; if the controller runs with --collectors, add it here")]
+#[case::no_collectors(
+    &[],
+    "; if the controller runs with --collectors, add it here, with --aws-external-metrics"
+)]
 fn unserved_metric_has_the_reason_of_its_collector(#[case] flags: &[&str], #[case] reason: &str) {
-    let labels = json!({ "type": "sqs-queue-length", "queue-name": "jobs", "region": "eu-west-1" });
-    let metric = json!([{ "type": "External", "external": {
-        "metric": { "name": "jobs", "selector": { "matchLabels": labels } },
-        "target": { "type": "AverageValue", "averageValue": "1" },
-    } }]);
+    let metric = sqs_metric();
     let served = ServedMetrics::default();
     let mut workspace = in_cluster(manifests_with(&[(0, "/spec/metrics", metric)]), served);
     let sources = source_arguments(flags);
     workspace.in_process_sources = InProcessSources::from_flags(&sources);
-    let findings = find_violations(&workspace);
-    let unserved = findings.iter().find(|finding| finding.rule.id == "unserved-metric");
-    let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
+    let message = unserved_message(&workspace);
     assert!(message.ends_with(reason), "{message}");
 }
 
 /// The controller's message names its rules, but no collectors.
 #[test]
-fn unserved_metric_of_a_controller_without_collectors_needs_them() {
-    let labels = json!({ "type": "sqs-queue-length", "queue-name": "jobs", "region": "eu-west-1" });
-    let metric = json!([{ "type": "External", "external": {
-        "metric": { "name": "jobs", "selector": { "matchLabels": labels } },
-        "target": { "type": "AverageValue", "averageValue": "1" },
-    } }]);
+fn unserved_metric_names_the_flags_of_missing_collectors() {
+    let metric = sqs_metric();
     let message = "the HPA was unable to compute the replica count: unable to get external metric \
                    shop/jobs/nil: unable to fetch metrics from external metrics API: no rule of \
                    --metrics-config has jobs, and reading it from a metrics API failed: no API";
@@ -321,48 +316,35 @@ fn unserved_metric_of_a_controller_without_collectors_needs_them() {
         "message": message,
     }] });
     let objects = manifests_with(&[(0, "/spec/metrics", metric), (0, "/status", status)]);
-    let findings = find_violations(&in_cluster(objects, ServedMetrics::default()));
-    let unserved = findings.iter().find(|finding| finding.rule.id == "unserved-metric");
-    let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
-    let end = "; the controller has no collectors: start hpa run with --collectors";
+    let message = unserved_message(&in_cluster(objects, ServedMetrics::default()));
+    let end = "; the controller has no collectors: start hpa run with --collectors, with \
+               --aws-external-metrics";
     assert!(message.ends_with(end), "{message}");
 }
 
 #[rstest]
 #[case::no_annotations(
-    "prometheus",
+    metric_with_labels(json!({ "type": "prometheus" })),
     "; no collector reads it (metric External/jobs {type=prometheus}): query or query name not \
      specified on metric"
 )]
 #[case::of_kube_controller_manager(
-    "sqs-queue-length",
+    sqs_metric(),
     " is not in external.metrics.k8s.io of the cluster"
 )]
-fn unserved_metric_of_kube_controller_manager_needs_no_flag(
-    #[case] collector: &str,
+fn unserved_metric_of_kube_controller_manager_names_no_flag(
+    #[case] metric: Value,
     #[case] end: &str,
 ) {
-    let labels = json!({ "type": collector, "queue-name": "jobs", "region": "eu-west-1" });
-    let labels = if collector == "prometheus" { json!({ "type": collector }) } else { labels };
-    let metric = json!([{ "type": "External", "external": {
-        "metric": { "name": "jobs", "selector": { "matchLabels": labels } },
-        "target": { "type": "AverageValue", "averageValue": "1" },
-    } }]);
-    let written = json!([{
-        "manager": "kube-controller-manager", "subresource": "status", "operation": "Update",
-        "apiVersion": "autoscaling/v2", "time": "2026-01-01T00:00:00Z",
-        "fieldsType": "FieldsV1", "fieldsV1": { "f:status": { "f:desiredReplicas": {} } },
-    }]);
+    let written = json!([{ "manager": "kube-controller-manager", "subresource": "status" }]);
     let served = ServedMetrics {
-        groups: string_set(&["external.metrics.k8s.io"]),
+        groups: string_set(EXTERNAL),
         external: Some(string_set(&["others"])),
         ..ServedMetrics::default()
     };
     let objects =
         manifests_with(&[(0, "/spec/metrics", metric), (0, "/metadata/managedFields", written)]);
-    let findings = find_violations(&in_cluster(objects, served));
-    let unserved = findings.iter().find(|finding| finding.rule.id == "unserved-metric");
-    let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
+    let message = unserved_message(&in_cluster(objects, served));
     assert!(message.ends_with(end), "{message}");
 }
 
@@ -385,13 +367,13 @@ fn only_flags_that_a_collector_lacks_are_named(#[case] flags: &[&str], #[case] m
 #[rstest]
 #[case::average(json!({ "type": "AverageValue", "averageValue": "5" }), true)]
 #[case::value(json!({ "type": "Value", "value": "5" }), false)]
-fn average_of_an_average_is_reported(#[case] target: Value, #[case] reported: bool) {
+fn average_of_an_average_is_reported(#[case] target: Value, #[case] is_reported: bool) {
     let external = json!({ "metric": { "name": "lag" }, "target": target });
     let metrics = json!([{ "type": "External", "external": external }]);
     let mut workspace =
         Workspace::from_manifests(numbered(manifests_with(&[(0, "/spec/metrics", metrics)])));
     workspace.served = Some(served_with_mistake(QueryMistake::Average));
-    assert_eq!(rule_ids(&find_violations(&workspace)) == ["averaged-twice"], reported);
+    assert_eq!(rule_ids(&find_violations(&workspace)) == ["averaged-twice"], is_reported);
 }
 
 #[rstest]
@@ -403,7 +385,7 @@ fn average_in_an_annotation_is_reported(
     #[case] query: &str,
     #[case] target_type: &str,
     #[case] member: &str,
-    #[case] reported: bool,
+    #[case] is_reported: bool,
 ) {
     let labels = json!({ "matchLabels": { "type": "prometheus" } });
     let metric = json!([{ "type": "External", "external": {
@@ -413,8 +395,8 @@ fn average_in_an_annotation_is_reported(
     let annotations = json!({ "metric-config.external.lag.prometheus/query": query });
     let changes = [(0, "/metadata/annotations", annotations), (0, "/spec/metrics", metric)];
     let findings = lint(manifests_with(&changes));
-    assert_eq!(rule_ids(&findings) == ["averaged-twice"], reported, "{findings:?}");
-    assert!(reported || findings.is_empty(), "{findings:?}");
+    assert_eq!(rule_ids(&findings) == ["averaged-twice"], is_reported, "{findings:?}");
+    assert!(is_reported || findings.is_empty(), "{findings:?}");
     if let [finding] = findings.as_slice() {
         assert!(finding.message.starts_with("the query of the annotation is an average"));
     }
@@ -472,14 +454,16 @@ const IGNORED: &str = "the controller ignores the type and compares ";
     "Utilization",
     "averageValue",
     IGNORED,
-    "the average of the pods. Write type: AverageValue, or averageUtilization instead of averageValue"
+    "the average of the pods. Write type: AverageValue, or averageUtilization instead of \
+     averageValue"
 )]
 #[case::container(
     "ContainerResource",
     "AverageValue",
     "averageUtilization",
     IGNORED,
-    "percent of the requests. Write type: Utilization, or averageValue instead of averageUtilization"
+    "percent of the requests. Write type: Utilization, or averageValue instead of \
+     averageUtilization"
 )]
 fn target_type_that_does_not_fit_is_reported_with_its_effect(
     #[case] source_type: &str,
@@ -531,6 +515,24 @@ fn object_metric_with_both_target_fields_has_no_finding() {
     assert!(findings.is_empty(), "{findings:?}");
 }
 
+#[rstest]
+#[case::same_type("Value", ", so one of the targets never acts")]
+#[case::other_type("AverageValue", "")]
+fn larger_proposal_of_one_source_counts(#[case] second: &str, #[case] effect: &str) {
+    let metric = |target: Value| {
+        json!({ "type": "External", "external": {
+        "metric": { "name": "queue" }, "target": target,
+    } })
+    };
+    let field = if second == "Value" { "value" } else { "averageValue" };
+    let first = metric(json!({ "type": "Value", "value": "5" }));
+    let metrics = json!([first, metric(json!({ "type": second, field: "9" }))]);
+    let findings = lint(manifests_with(&[(0, "/spec/metrics", metrics)]));
+    let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+    let start = "spec.metrics[0] has the same source: only the larger proposal of both counts";
+    assert_eq!(messages, [format!("{start}{effect}")]);
+}
+
 #[test]
 fn metrics_beyond_the_limit_of_the_controller_are_not_compared() {
     let metric = manifests()[0]["spec"]["metrics"][0].clone();
@@ -574,7 +576,7 @@ fn resource_without_a_resource_metric_is_reported(#[case] name: &str, #[case] ad
 fn object_metric_of_another_resource_is_unserved(
     #[case] kind: &str,
     #[case] api_version: &str,
-    #[case] reported: bool,
+    #[case] is_reported: bool,
 ) {
     let resource = |group: &str, plural: &str, kind: &str| ApiResource {
         group_resource: GroupResource::new(group, plural),
@@ -597,8 +599,8 @@ fn object_metric_of_another_resource_is_unserved(
     };
     workspace.served = Some(rules.with_unknown_cluster());
     let findings = find_violations(&workspace);
-    assert_eq!(rule_ids(&findings) == ["unserved-metric"], reported, "{findings:?}");
-    if reported {
+    assert_eq!(rule_ids(&findings) == ["unserved-metric"], is_reported, "{findings:?}");
+    if is_reported {
         let expected = "the metric lag of services is not in the rules file for \
                         custom.metrics.k8s.io, but that of jobs.batch is";
         assert_eq!(findings[0].message, expected);

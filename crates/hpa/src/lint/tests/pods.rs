@@ -11,7 +11,7 @@ fn default_request_of_a_limit_range_counts(
     #[case] kind: &str,
     #[case] resource: &str,
     #[case] namespace: &str,
-    #[case] reported: bool,
+    #[case] is_reported: bool,
 ) {
     let mut objects = manifests_with(&[(1, CONTAINERS, json!([{ "name": "app" }]))]);
     objects.push(json!({
@@ -20,7 +20,7 @@ fn default_request_of_a_limit_range_counts(
         "spec": { "limits": [{ "type": kind, "defaultRequest": { resource: "100m" } }] },
     }));
     let findings = lint(objects);
-    assert_eq!(rule_ids(&findings) == ["missing-request"], reported, "{findings:?}");
+    assert_eq!(rule_ids(&findings) == ["missing-request"], is_reported, "{findings:?}");
 }
 
 #[rstest]
@@ -31,14 +31,14 @@ fn default_request_of_a_limit_range_counts(
 fn requests_that_add_up_to_zero_are_reported(
     #[case] first: Value,
     #[case] second: Value,
-    #[case] reported: bool,
+    #[case] is_reported: bool,
 ) {
     let containers =
         json!([{ "name": "app", "resources": first }, { "name": "proxy", "resources": second }]);
     let findings = lint(manifests_with(&[(1, CONTAINERS, containers)]));
-    assert_eq!(rule_ids(&findings) == ["missing-request"], reported, "{findings:?}");
+    assert_eq!(rule_ids(&findings) == ["missing-request"], is_reported, "{findings:?}");
     let expected = "all requests for cpu in Deployment ";
-    assert_eq!(findings.iter().any(|one| one.message.starts_with(expected)), reported);
+    assert_eq!(findings.iter().any(|one| one.message.starts_with(expected)), is_reported);
 }
 
 #[rstest]
@@ -62,14 +62,26 @@ fn requests_that_add_up_to_zero_are_reported(
     ] } }),
     false
 )]
-fn vpa_of_the_same_resource_is_reported(#[case] spec: Value, #[case] reported: bool) {
+#[case::only_a_sidecar_is_off(
+    json!({ "resourcePolicy": { "containerPolicies": [
+        { "containerName": "proxy", "mode": "Off" },
+    ] } }),
+    true
+)]
+#[case::own_policy_precedes_that_of_others(
+    json!({ "resourcePolicy": { "containerPolicies": [
+        { "containerName": "*" }, { "containerName": "app", "mode": "Off" },
+    ] } }),
+    false
+)]
+fn vpa_of_the_same_resource_is_reported(#[case] spec: Value, #[case] is_reported: bool) {
     let mut spec = spec;
     spec["targetRef"] = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
     let vpa = json!({
         "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
         "metadata": { "name": "vpa", "namespace": "shop" }, "spec": spec,
     });
-    assert_eq!(!lint(manifests_and(vpa)).is_empty(), reported);
+    assert_eq!(!lint(manifests_and(vpa)).is_empty(), is_reported);
 }
 
 #[rstest]
@@ -79,10 +91,10 @@ fn vpa_of_the_same_resource_is_reported(#[case] spec: Value, #[case] reported: b
 fn pods_of_another_workload_are_reported(
     #[case] kind: &str,
     #[case] labels: Value,
-    #[case] reported: bool,
+    #[case] is_reported: bool,
 ) {
     let findings = lint(manifests_and(workload(kind, "other", labels)));
-    assert_eq!(rule_ids(&findings) == ["overlapping-selectors"], reported, "{findings:?}");
+    assert_eq!(rule_ids(&findings) == ["overlapping-selectors"], is_reported, "{findings:?}");
 }
 
 #[test]
@@ -93,6 +105,6 @@ fn autoscaler_of_the_other_workload_is_named() {
     objects[3]["spec"]["metrics"] = Value::Null;
     let findings = lint(objects);
     assert_eq!(rule_ids(&findings), ["overlapping-selectors"]);
-    let expected = "the autoscaler shop/other has it as its target, so neither autoscaler scales";
+    let expected = "is the target of the autoscaler shop/other, so neither autoscaler scales";
     assert!(findings[0].message.ends_with(expected), "{}", findings[0].message);
 }

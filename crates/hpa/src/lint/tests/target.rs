@@ -13,8 +13,7 @@ fn both_autoscalers_of_a_target_are_reported() {
 
 #[test]
 fn bounds_that_exclude_those_of_another_autoscaler_of_the_target_are_an_error() {
-    let mut other = other_autoscaler("web");
-    (other["spec"]["minReplicas"], other["spec"]["maxReplicas"]) = (json!(12), json!(20));
+    let mut other = with_bounds("other", 12, 20);
     let findings = lint(manifests_and(other.clone()));
     assert_eq!(rule_ids(&findings), ["conflicting-bounds"; 2]);
     assert_eq!(
@@ -30,11 +29,8 @@ fn bounds_that_exclude_those_of_another_autoscaler_of_the_target_are_an_error() 
                   all, none of them scales it by metrics";
     assert!(findings.iter().all(|one| one.message.ends_with(effect)), "{findings:?}");
     // kube-controller-manager ignores the pause.
-    other["metadata"]["managedFields"] = json!([{
-        "manager": "kube-controller-manager", "subresource": "status", "operation": "Update",
-        "apiVersion": "autoscaling/v2", "time": "2026-01-01T00:00:00Z",
-        "fieldsV1": { "f:status": { "f:conditions": {} } },
-    }]);
+    other["metadata"]["managedFields"] =
+        json!([{ "manager": "kube-controller-manager", "subresource": "status" }]);
     let findings = lint(manifests_and(other));
     let conflicts = rule_ids(&findings).into_iter().filter(|id| *id == "conflicting-bounds");
     assert_eq!(conflicts.count(), 2, "{findings:?}");
@@ -98,6 +94,7 @@ fn conflicts_among_many_autoscalers_of_a_target_are_reported() {
     let conflicts = findings.iter().filter(|one| one.rule.id == "conflicting-bounds");
     let (of_high, of_others): (Vec<_>, Vec<_>) =
         conflicts.partition(|one| one.autoscaler == "shop/high");
+    // The findings about an autoscaler name at most 10 others.
     assert_eq!((of_high.len(), of_others.len()), (10, 15), "{findings:?}");
     let is_unscaled = |one: &&Finding| one.message.contains("the autoscalers stop scaling it");
     assert_eq!(findings.iter().find(is_unscaled).map(|one| &one.message), None);
@@ -186,13 +183,13 @@ fn autoscaler_without_a_namespace_may_share_a_target() {
 #[rstest]
 #[case::same_target(json!({ "name": "web" }), true)]
 #[case::other_target(json!({ "name": "api" }), false)]
-fn scaled_object_of_the_target_is_reported(#[case] target: Value, #[case] reported: bool) {
+fn scaled_object_of_the_target_is_reported(#[case] target: Value, #[case] is_reported: bool) {
     let scaled = json!({
         "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
         "metadata": { "name": "web", "namespace": "shop" }, "spec": { "scaleTargetRef": target },
     });
     let mut objects = manifests_and(scaled);
-    assert_eq!(rule_ids(&lint(objects.clone())) == ["shared-target"], reported);
+    assert_eq!(rule_ids(&lint(objects.clone())) == ["shared-target"], is_reported);
     // KEDA's own autoscaler has the ScaledObject as owner.
     let owner = json!({
         "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "u",
@@ -204,7 +201,7 @@ fn scaled_object_of_the_target_is_reported(#[case] target: Value, #[case] report
 #[rstest]
 #[case::this("web", true)]
 #[case::another("keda-hpa-web", false)]
-fn scaled_object_that_takes_the_autoscaler_over_is_no_second_one(
+fn scaled_object_that_takes_over_the_autoscaler_is_not_reported(
     #[case] name: &str,
     #[case] taken_over: bool,
 ) {
@@ -223,7 +220,7 @@ fn scaled_object_that_takes_the_autoscaler_over_is_no_second_one(
 #[rstest]
 #[case::without(json!({ "specReplicasPath": ".spec.replicas" }), true)]
 #[case::with(json!({ "labelSelectorPath": ".status.selector" }), false)]
-fn custom_resource_without_selector_is_reported(#[case] scale: Value, #[case] reported: bool) {
+fn custom_resource_without_selector_is_reported(#[case] scale: Value, #[case] is_reported: bool) {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "rollouts.example.com" },
@@ -236,7 +233,7 @@ fn custom_resource_without_selector_is_reported(#[case] scale: Value, #[case] re
     objects[0]["spec"]["scaleTargetRef"] =
         json!({ "apiVersion": "example.com/v1", "kind": "Rollout", "name": "web" });
     let findings = lint(objects);
-    assert_eq!(rule_ids(&findings) == ["missing-selector"], reported, "{findings:?}");
+    assert_eq!(rule_ids(&findings) == ["missing-selector"], is_reported, "{findings:?}");
 }
 
 #[test]
@@ -253,7 +250,7 @@ fn missing_target_in_a_cluster_is_reported() {
 #[test]
 fn replicas_of_a_target_in_a_cluster_are_not_reported() {
     let objects = manifests_with(&[(1, "/spec/replicas", json!(3))]);
-    let served = ServedMetrics { groups: ["metrics.k8s.io".to_owned()].into(), ..<_>::default() };
+    let served = ServedMetrics { groups: string_set(&["metrics.k8s.io"]), ..<_>::default() };
     assert!(find_violations(&in_cluster(objects, served)).is_empty());
 }
 

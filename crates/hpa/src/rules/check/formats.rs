@@ -51,13 +51,13 @@ fn kind_of(path: &str) -> FindingKind {
     kind(id, known.map_or("", |(_, summary)| *summary))
 }
 
-pub(super) fn json(file: &str, places: &[(String, CheckedRules)]) -> serde_json::Result<String> {
+pub(super) fn json(file: &str, places: &[CheckedRules]) -> serde_json::Result<String> {
     findings::json("place", entries(file, places))
 }
 
 pub(super) fn sarif(
     file: &str,
-    places: &[(String, CheckedRules)],
+    places: &[CheckedRules],
     problems: &[Problem],
 ) -> serde_json::Result<String> {
     let kinds = KINDS.iter().map(|(id, summary)| kind(id, summary));
@@ -65,21 +65,18 @@ pub(super) fn sarif(
 }
 
 /// The servers that should have been read and didn't answer.
-pub(super) fn problems(file: &str, places: &[(String, CheckedRules)]) -> Vec<Problem> {
-    let unread = places.iter().filter(|(_, checked)| !checked.unread.is_empty());
-    let problems = unread.map(|(place, checked)| Problem {
+pub(super) fn problems(file: &str, places: &[CheckedRules]) -> Vec<Problem> {
+    let unread = places.iter().filter(|checked| !checked.unread.is_empty());
+    let problems = unread.map(|CheckedRules { place, unread, .. }| Problem {
         place: if place.is_empty() { file.to_owned() } else { format!("{file}: {place}") },
-        message: checked.unread.trim_start_matches("; ").to_owned(),
+        message: unread.join("; "),
     });
     problems.collect()
 }
 
-fn entries<'a>(
-    file: &'a str,
-    places: &'a [(String, CheckedRules)],
-) -> impl Iterator<Item = Entry<'a>> {
-    places.iter().flat_map(move |(place, checked)| {
-        checked.findings.iter().map(move |finding| entry(file, place, finding))
+fn entries<'a>(file: &'a str, places: &'a [CheckedRules]) -> impl Iterator<Item = Entry<'a>> {
+    places.iter().flat_map(move |CheckedRules { place, findings, .. }| {
+        findings.iter().map(move |finding| entry(file, place, finding))
     })
 }
 

@@ -34,12 +34,12 @@ use crate::{
 };
 
 /// Part of the first line if a server could not be read, before the cause.
-const PROMETHEUS_UNREAD: &str = "; not checked against Prometheus";
+const PROMETHEUS_UNREAD: &str = "not checked against Prometheus";
 /// Part of the first line if the resources of the API server could not be read, before the cause.
-const CLUSTER_UNREAD: &str = "; not checked against the cluster";
+const CLUSTER_UNREAD: &str = "not checked against the cluster";
 /// Part of the first line if none of several rules has series.
 const WITHOUT_SERIES: &str =
-    "; no rule has series: Prometheus may be empty, or another server or tenant is meant";
+    "no rule has series: Prometheus may be empty, or another server or tenant is meant";
 /// Part of the first line about several places if one of them could not be checked.
 const PARTLY_CHECKED: &str = "; not all checked";
 /// The reason why Prometheus is not read if a server or a reference to one has a mistake.
@@ -55,7 +55,7 @@ pub(super) async fn check_rules(
         anyhow::Ok(vec![ManifestRules { place: String::new(), config }])
     })?;
     let is_only = all.len() == 1;
-    let mut places: Vec<(String, CheckedRules)> = Vec::new();
+    let mut places = Vec::new();
     for ManifestRules { place, config } in all {
         let checked = match config {
             Ok(config) => check_config(arguments, &config).await?,
@@ -65,56 +65,57 @@ pub(super) async fn check_rules(
                 if is_only && arguments.output == LintFormat::Text {
                     return Err(error);
                 }
-                CheckedRules { text: format!("{error:#}\n"), findings, unread: String::new() }
+                let text = format!("{error:#}\n");
+                CheckedRules { text, findings, ..CheckedRules::default() }
             }
         };
-        places.push((place, checked));
+        places.push(CheckedRules { place, ..checked });
     }
-    let worst = places.iter().map(|(_, checked)| checked.outcome()).max();
-    let worst = worst.unwrap_or(Outcome::Success);
-    if arguments.output == LintFormat::Text {
-        let text = match places.as_slice() {
-            [(_, checked)] => checked.text.clone(),
-            places => report_of_places(places, worst),
-        };
-        return Ok((text, worst));
-    }
+    let worst = places.iter().map(CheckedRules::outcome).max().unwrap_or(Outcome::Success);
     let problems = formats::problems(&file, &places);
-    for problem in &problems {
-        terminal::warn(problem);
+    if arguments.output != LintFormat::Text {
+        for problem in &problems {
+            terminal::warn(problem);
+        }
     }
     let text = match arguments.output {
-        LintFormat::Sarif => formats::sarif(&file, &places, &problems),
-        _ => formats::json(&file, &places),
+        LintFormat::Text => match places.as_slice() {
+            [only] => only.text.clone(),
+            places => report_of_places(places, worst),
+        },
+        LintFormat::Json => formats::json(&file, &places)?,
+        LintFormat::Sarif => formats::sarif(&file, &places, &problems)?,
     };
-    Ok((text?, worst))
+    Ok((text, worst))
 }
 
 /// The report about several places of a file.
-fn report_of_places(places: &[(String, CheckedRules)], worst: Outcome) -> String {
-    let failed = places.iter().filter(|(_, checked)| has_problems(&checked.findings));
-    let failed: Vec<&str> = failed.map(|(place, _)| place.as_str()).collect();
+fn report_of_places(places: &[CheckedRules], worst: Outcome) -> String {
+    let failed = places.iter().filter(|checked| has_problems(&checked.findings));
+    let failed: Vec<&str> = failed.map(|checked| checked.place.as_str()).collect();
     let result = if failed.is_empty() {
-        describe_counts(places.iter().flat_map(|(_, checked)| &checked.findings))
+        describe_counts(places.iter().flat_map(|checked| &checked.findings))
     } else {
         format!("{} with problems: {}", failed.len(), list_first(&failed, MAX_NAMED, "; "))
     };
     let unchecked = if worst == Outcome::Inconclusive { PARTLY_CHECKED } else { "" };
     let mut text = format!("rules in {} places: {result}{unchecked}\n", places.len());
-    for (place, checked) in places {
+    for checked in places {
         // Writing to a string can't fail.
-        let _ = write!(text, "\n{place}\n{}", checked.text);
+        let _ = write!(text, "\n{}\n{}", checked.place, checked.text);
     }
     text
 }
 
 /// The report about the rules of one place.
+#[derive(Default)]
 struct CheckedRules {
+    /// As in [`ManifestRules::place`]. The caller of [`check_config`] sets it.
+    place: String,
     text: String,
     findings: Vec<Finding>,
-    /// The part of the first line about servers that should have been read and didn't answer. Empty
-    /// if there are none.
-    unread: String,
+    /// The parts of the first line about servers that should have been read and didn't answer.
+    unread: Vec<String>,
 }
 
 impl CheckedRules {
@@ -154,21 +155,22 @@ async fn check_config(
 ) -> anyhow::Result<CheckedRules> {
     let (flags, file) = (&arguments.connection, file_name(&arguments.file));
     let mistakes = server_mistakes(config, &flags.prometheus.server_permissions());
-    let source = if mistakes.is_empty() { connect_source(config, flags).await? } else { None };
-    let Some(source) = source else {
-        let may_connect = flags.connect || flags.prometheus.prometheus_url.is_some();
-        let cause = (may_connect && !mistakes.is_empty()).then_some(INVALID_SERVERS);
-        let mut checked = match resource_mapper(flags).await?.load().await {
-            Ok(resources) => check_syntax(&file, config, &resources, cause, &mistakes),
-            Err(error) => check_without_resources(&file, config, &with_causes(&error), &mistakes),
-        };
-        // The mistakes are certain, and remain in a later check.
-        if cause.is_some() {
-            checked.unread.clear();
-        }
-        return Ok(checked);
+    if mistakes.is_empty()
+        && let Some(source) = connect_source(config, flags).await?
+    {
+        return check_with_source(&file, config, flags, &source).await;
+    }
+    let may_connect = flags.connect || flags.prometheus.prometheus_url.is_some();
+    let cause = (may_connect && !mistakes.is_empty()).then_some(INVALID_SERVERS);
+    let mut checked = match resource_mapper(flags).await?.load().await {
+        Ok(resources) => check_syntax(&file, config, &resources, cause, &mistakes),
+        Err(error) => check_without_resources(&file, config, &with_causes(&error), &mistakes),
     };
-    check_with_source(&file, config, flags, &source).await
+    // The mistakes are certain, and remain in a later check.
+    if cause.is_some() {
+        checked.unread.clear();
+    }
+    Ok(checked)
 }
 
 /// Checks rules with the series of their servers, as far as these answer.
@@ -186,7 +188,8 @@ async fn check_with_source(
             let cause = list_first(&causes, MAX_NAMED, "; ");
             return Ok(check_syntax(file, config, &source.resources(), Some(&cause), &[]));
         }
-        _ => {}
+        // The report has the errors of single rules.
+        Ok(()) | Err(_) => {}
     }
     let objects = match connect_cluster(flags).await? {
         Some(client) if config.resource_rules.is_some() => ClusterObjects::list(&client).await,
@@ -210,46 +213,43 @@ async fn check_with_source(
     sections.push((config.positions.get("resourceRules"), text));
     sections.sort_by_key(|(position, _)| *position);
     findings.sort_by_key(|finding| finding.position);
-    let unread = describe_unchecked(&unchecked) + &describe_cluster_failures(&cluster_failures);
+    let unread = [describe_unchecked(&unchecked), describe_cluster_failures(&cluster_failures)];
+    let unread: Vec<String> = unread.into_iter().flatten().collect();
     let has_no_series = |rule: &RuleStatus| {
         rule.last_success.is_some() && rule.error.is_none() && rule.series_count == 0
     };
-    let mut rules = source.rule_status();
-    // The status of a resource rule names no server.
-    rules.retain(|rule| !rule.server.is_empty());
+    let rules = source.rule_status();
     let is_empty =
         config.resource_rules.is_none() && rules.len() > 1 && rules.iter().all(has_no_series);
-    let empty = if is_empty { WITHOUT_SERIES } else { "" };
-    let mut text = format!("{file}: {}{empty}{unread}\n", describe_counts(&findings));
+    let empty = is_empty.then(|| WITHOUT_SERIES.to_owned());
+    let counts = format!("{file}: {}", describe_counts(&findings));
+    let headline = iter::once(counts).chain(empty).chain(unread.iter().cloned());
+    let mut text = headline.collect::<Vec<_>>().join("; ") + "\n";
     text.extend(sections.into_iter().map(|(_, section)| section));
-    Ok(CheckedRules { text: servers.add_notes(text), findings, unread })
+    let text = servers.add_notes(text);
+    Ok(CheckedRules { text, findings, unread, ..CheckedRules::default() })
 }
 
-/// The part of the first line about rules whose servers didn't answer. Empty if there are none.
-fn describe_unchecked(unchecked: &[UncheckedRules]) -> String {
-    if unchecked.is_empty() {
-        return String::new();
-    }
+/// The part of the first line about rules whose servers didn't answer. `None` if there are none.
+fn describe_unchecked(unchecked: &[UncheckedRules]) -> Option<String> {
     let causes = unchecked.iter().map(|UncheckedRules { cause, rules }| {
         format!("{}: {cause}", list_first(rules, MAX_NAMED, ", "))
     });
     let causes: Vec<String> = causes.collect();
-    format!("{PROMETHEUS_UNREAD}: {}", list_first(&causes, MAX_NAMED, "; "))
+    (!causes.is_empty())
+        .then(|| format!("{PROMETHEUS_UNREAD}: {}", list_first(&causes, MAX_NAMED, "; ")))
 }
 
 /// The part of the first line about objects that could not be compared with those of the cluster.
-/// Empty if there are none.
-fn describe_cluster_failures(failures: &[String]) -> String {
-    if failures.is_empty() {
-        return String::new();
-    }
-    format!("; {}", with_single_spaces(&list_first(failures, MAX_NAMED, "; ")))
+/// `None` if there are none.
+fn describe_cluster_failures(failures: &[String]) -> Option<String> {
+    (!failures.is_empty()).then(|| with_single_spaces(&list_first(failures, MAX_NAMED, "; ")))
 }
 
-/// The mistakes in a file with undecodable fields, those in all other fields included, in the order
-/// of the file. Another error is the only mistake.
+/// The mistakes in a file with undecodable fields, in the order of the file. Includes those in all
+/// other fields. Any other error is the only mistake.
 async fn mistakes_of_error(error: &ConfigError, flags: &RulesConnection) -> Vec<Finding> {
-    let ConfigError::Fields(FieldErrors { errors, rest }) = error else {
+    let ConfigError::Fields(FieldErrors { errors, valid_fields }) = error else {
         let position = match error {
             ConfigError::Syntax(error) => Some(error.position),
             _ => None,
@@ -260,8 +260,8 @@ async fn mistakes_of_error(error: &ConfigError, flags: &RulesConnection) -> Vec<
     let mut findings = errors.clone();
     let Ok(mapper) = resource_mapper(flags).await else { return findings };
     let Ok(resources) = mapper.load().await else { return findings };
-    let rules = RuleSet::compile(rest, &resources);
-    let servers = server_mistakes(rest, &flags.prometheus.server_permissions());
+    let rules = RuleSet::compile(valid_fields, &resources);
+    let servers = server_mistakes(valid_fields, &flags.prometheus.server_permissions());
     // The name of a server, or all servers, may be in a misspelled field.
     let are_servers_known =
         !errors.iter().any(|error| error.path.is_empty() || error.path.starts_with("servers"));
@@ -269,12 +269,12 @@ async fn mistakes_of_error(error: &ConfigError, flags: &RulesConnection) -> Vec<
         .into_iter()
         .filter(|mistake| are_servers_known || !mistake.path.ends_with(".server"));
     let others = rules.errors().map(Finding::from);
-    let others = others.chain(lint(rest, &rules, &resources)).chain(servers);
+    let others = others.chain(lint(valid_fields, &rules, &resources)).chain(servers);
     // If a field is misspelled, another field may be missing or incomplete, which is no separate
     // mistake.
     findings.extend(others.filter(|finding| {
         let path = finding.path.as_str();
-        rest.positions.0.contains_key(path)
+        valid_fields.positions.0.contains_key(path)
             && !errors.iter().any(|error| error.path.starts_with(path))
     }));
     findings.sort_by_key(|finding| finding.position);
@@ -311,12 +311,12 @@ async fn failure_of_only_server(
 }
 
 /// Checks rules without the resources of the API server, because they could not be read: finds only
-/// the mistakes that don't depend on them.
+/// the mistakes that don't depend on them. `mistakes` are the [`server_mistakes`].
 fn check_without_resources(
     file: &str,
     config: &Config,
     cause: &str,
-    servers: &[Finding],
+    mistakes: &[Finding],
 ) -> CheckedRules {
     let errors = RuleSet::syntax_errors(config);
     let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing_rule);
@@ -327,51 +327,53 @@ fn check_without_resources(
         message: "it is missing".to_owned(),
     });
     let findings = errors.iter().map(Finding::from).chain(missing);
-    let findings = findings.chain(servers.iter().cloned()).collect();
+    let findings = findings.chain(mistakes.iter().cloned()).collect();
     let unread = format!("{CLUSTER_UNREAD}: {}", with_single_spaces(cause));
-    report_of_file(file, config, findings, "", unread)
+    report_of_file(file, config, findings, "", Some(unread))
 }
 
-/// Checks rules without a Prometheus server. `cause` is the reason why those that should have been
-/// read can't be read. `None` if no flag allows one. `servers`: the [`server_mistakes`].
+/// Checks rules without a Prometheus server. `cause` is the reason why none can be read. `None` if
+/// no flag allows reading one. `mistakes` are the [`server_mistakes`].
 fn check_syntax(
     file: &str,
     config: &Config,
     resources: &ApiResources,
     cause: Option<&str>,
-    servers: &[Finding],
+    mistakes: &[Finding],
 ) -> CheckedRules {
     let rules = RuleSet::compile(config, resources);
     let findings = rules.errors().map(Finding::from);
     let findings = findings.chain(lint(config, &rules, resources));
     let findings = findings.chain(query_warnings(config, &rules, resources));
-    let findings: Vec<Finding> = findings.chain(servers.iter().cloned()).collect();
+    let findings: Vec<Finding> = findings.chain(mistakes.iter().cloned()).collect();
     let hint = if cause.is_none() && !has_problems(&findings) {
         format!("To check against series, add {}\n", server_flags(config))
     } else {
         String::new()
     };
     let unread = cause.map(|cause| format!("{PROMETHEUS_UNREAD}: {}", with_single_spaces(cause)));
-    report_of_file(file, config, findings, &hint, unread.unwrap_or_default())
+    report_of_file(file, config, findings, &hint, unread)
 }
 
 /// The report of a check that read only the file, with a `hint` as its end. The first line has the
-/// numbers of findings and of rules. It ends with `unread`, which is empty if no server should have
-/// been read.
+/// numbers of findings and of rules. It ends with `unread`, if a server should have been read.
 fn report_of_file(
     file: &str,
     config: &Config,
     mut findings: Vec<Finding>,
     hint: &str,
-    unread: String,
+    unread: Option<String>,
 ) -> CheckedRules {
     findings.sort_by_key(|finding| finding.position);
     let (counts, rules) = (describe_counts(&findings), rule_counts(config));
-    let in_the_file = if unread.is_empty() { "" } else { " in the file" };
-    let headline = format!("{file}: {counts}{in_the_file} ({rules}){unread}");
+    let headline = match &unread {
+        Some(unread) => format!("{file}: {counts} in the file ({rules}); {unread}"),
+        None => format!("{file}: {counts} ({rules})"),
+    };
     let lines = findings.iter().map(ToString::to_string);
     let text: String = iter::once(headline).chain(lines).map(|line| line + "\n").collect();
-    CheckedRules { text: text + hint, findings, unread }
+    let (text, unread) = (text + hint, unread.into_iter().collect());
+    CheckedRules { text, findings, unread, ..CheckedRules::default() }
 }
 
 /// The numbers of rules, such as "1 rule, 2 external rules, resourceRules".

@@ -17,7 +17,7 @@ use hpa_prometheus::{
 use crate::rules::{
     outcome::{MAX_NAMED, QueryProblem, UNCHECKED},
     resource::{self, ClusterObjects, ResultObjects},
-    sample,
+    series,
     servers::RuleServers,
 };
 
@@ -55,15 +55,15 @@ pub(super) struct Report<'p> {
 impl<'p> Report<'p> {
     /// An empty report, with the findings about the file.
     pub(super) fn new(servers: &'p RuleServers<'p>, config: &Config, compiled: &RuleSet) -> Self {
-        let of_lint = lint_each(config, compiled, &servers.source.resources());
-        let mistakes = of_lint.iter().filter(|finding| !finding.is_warning);
+        let lint_findings = lint_each(config, compiled, &servers.source.resources());
+        let mistakes = lint_findings.iter().filter(|finding| !finding.is_warning);
         let mistaken_fields = mistakes.map(|finding| finding.path.clone()).collect();
-        let of_compiler: Vec<Finding> = compiled.errors().map(Finding::from).collect();
+        let compiler_findings: Vec<Finding> = compiled.errors().map(Finding::from).collect();
         Self {
             servers,
             refused: compiled.errors().map(|error| error.rule.clone()).collect(),
             mistaken_fields,
-            file_findings: [of_compiler, merge_unknown_fields(of_lint)].concat(),
+            file_findings: [compiler_findings, merge_unknown_fields(lint_findings)].concat(),
             text: String::new(),
             current_rule: (String::new(), None),
             findings: Vec::new(),
@@ -134,10 +134,11 @@ impl<'p> Report<'p> {
         if has_metric_name(series_query) { self.problem(text) } else { self.warning(text) }
     }
 
-    /// Reports the findings about the fields whose path starts with `prefix`.
-    fn add_findings(&mut self, prefix: &str) {
-        let of_rule = self.file_findings.extract_if(.., |finding| finding.path.starts_with(prefix));
-        for finding in of_rule.collect::<Vec<_>>() {
+    /// Reports the findings about the file's fields whose path starts with `prefix`.
+    fn add_file_findings(&mut self, prefix: &str) {
+        let findings =
+            self.file_findings.extract_if(.., |finding| finding.path.starts_with(prefix));
+        for finding in findings.collect::<Vec<_>>() {
             let Finding { path, position, message, .. } = &finding;
             let position = position.map(|at| format!("{at}: ")).unwrap_or_default();
             self.record(&with_single_spaces(&format!("{position}{path}: {message}")), finding);
@@ -153,7 +154,7 @@ impl<'p> Report<'p> {
         self.line(&format!("{}{position}: {query}", status.rule));
         self.current_rule = (status.rule.clone(), rule.position);
         let prefix = format!("{}.", status.rule);
-        self.add_findings(&prefix);
+        self.add_file_findings(&prefix);
         if self.refused.contains(&status.rule) {
             return;
         }
@@ -185,7 +186,7 @@ impl<'p> Report<'p> {
                     "no label of the series is mapped to a resource; the labels are {}: map the \
                      one with the object's name in resources.overrides, or use externalRules if \
                      the series are of no object",
-                    sample::list_labels(&rule.labels)
+                    series::list_labels(&rule.labels)
                 ));
             };
         }
@@ -278,7 +279,7 @@ impl<'p> Report<'p> {
             if *resource == GroupResource::namespaces() || with_metric.contains(&resource) {
                 continue;
             }
-            let advice = sample::mapping_advice(&known.singular, &rule.labels);
+            let advice = series::mapping_advice(&known.singular, &rule.labels);
             self.warning(&format!(
                 "{resource} have no metric, because no series has the label `{label}`: {advice}"
             ));
@@ -296,7 +297,7 @@ impl<'p> Report<'p> {
         self.current_rule = ("resourceRules".to_owned(), config.positions.get("resourceRules"));
         let position = self.current_rule.1.map(|at| format!(" ({at})")).unwrap_or_default();
         self.line(&format!("resourceRules{position}"));
-        self.add_findings("resourceRules.");
+        self.add_file_findings("resourceRules.");
         let Some(Ok(metrics)) = &compiled.resource else { return };
         if rules.missing_rule().is_some() {
             return;
@@ -304,14 +305,14 @@ impl<'p> Report<'p> {
         self.cluster_failures.clone_from(&objects.failures);
         let server = self.servers.server(&rules.server);
         let mut problems = Vec::new();
-        let queries = [true, false].into_iter().flat_map(|for_pods| {
-            UsageResource::ALL.into_iter().map(move |usage| (for_pods, usage))
-        });
-        for (for_pods, usage) in queries {
-            let field = resource::query_field(usage, for_pods);
-            match resource::check_query(metrics, server, usage, for_pods, objects).await {
+        let resources = resource::measured_resources();
+        let queries = resources
+            .iter()
+            .flat_map(|kind| UsageResource::ALL.into_iter().map(move |usage| (kind, usage)));
+        for (kind, usage) in queries {
+            let field = resource::query_field(usage, kind);
+            match resource::check_query(metrics, server, usage, kind, objects).await {
                 Ok(ResultObjects { count, example, unmatched_count }) => {
-                    let kind = if for_pods { "pods" } else { "nodes" };
                     self.line(&format!("  {field}: {kind}: {count}, such as {example}"));
                     self.cluster_failures.extend(unmatched_count.map(|read_count| {
                         format!(

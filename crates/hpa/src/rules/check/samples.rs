@@ -19,7 +19,8 @@ use hpa_prometheus::{
 
 use super::report::{MAX_METRICS, Report};
 use crate::rules::{
-    outcome::QueryProblem, sample, servers::PrometheusServer, short_range::query_without_result,
+    outcome::QueryProblem, selectors, series, servers::PrometheusServer,
+    short_range::query_without_result,
 };
 
 impl Report<'_> {
@@ -41,7 +42,7 @@ impl Report<'_> {
                 "no label is mapped to the namespace, with which the API reads metrics of \
                  {resource}: add one to resources.overrides, or use externalRules with \
                  `namespaced: false`; the labels are {}",
-                sample::list_labels(&rule.labels)
+                series::list_labels(&rule.labels)
             ));
         }
         if !selects_objects(template) {
@@ -55,7 +56,8 @@ impl Report<'_> {
         }
         let server = self.servers.server(&rule.definition.server);
         let required: Vec<&str> = selected.iter().map(|(_, label)| label.as_str()).collect();
-        let selector = sample::selector(&rule.definition.series_query, &metric.series, &required);
+        let selector =
+            selectors::selector(&rule.definition.series_query, &metric.series, &required);
         let labels = match server.newest_labels(&selector).await {
             Ok(Some(labels)) => labels,
             Ok(None) => return self.add_missing_sample(server, rule, metric, &selected).await,
@@ -113,7 +115,7 @@ impl Report<'_> {
         let resources = self.servers.source.resources();
         let known = resources.get(resource);
         let singular = known.map_or(&*resource.resource, |known| &*known.singular);
-        sample::missing_label(series, label, singular, labels)
+        series::missing_label(series, label, singular, labels)
     }
 
     /// Reports that series lack a label that selects objects in queries. This is only a warning if
@@ -149,7 +151,7 @@ impl Report<'_> {
     ) -> Result<String, QueryProblem> {
         let series = &metric.series;
         let selector =
-            |labels: &[&str]| sample::selector(&rule.definition.series_query, series, labels);
+            |labels: &[&str]| selectors::selector(&rule.definition.series_query, series, labels);
         let name_label = selected.first().map_or("", |(_, label)| label.as_str());
         if let Some((namespaces, label)) = selected.get(1)
             && let Some(labels) = server.newest_labels(&selector(&[name_label])).await?
@@ -171,7 +173,7 @@ impl Report<'_> {
         metric: &InspectedMetric,
     ) {
         let series = &metric.series;
-        let selector = sample::selector(&rule.definition.series_query, series, &[]);
+        let selector = selectors::selector(&rule.definition.series_query, series, &[]);
         match server.describe_age(&selector).await {
             Ok(age) => {
                 let age = age.unwrap_or_else(|| "The last day has none either".to_owned());
@@ -212,10 +214,11 @@ impl Report<'_> {
     /// selects one. Series that have no sample now are only a warning.
     async fn add_external_sample(&mut self, rule: &RuleInspection, metric: &InspectedMetric) {
         let server = self.servers.server(&rule.definition.server);
-        let label = sample::namespace_label(rule);
-        let selects_namespace = sample::selects_namespace(rule);
+        let label = selectors::namespace_label(rule);
+        let selects_namespace = selectors::selects_namespace(rule);
         let required: Vec<&str> = selects_namespace.then_some(&*label).into_iter().collect();
-        let selector = sample::selector(&rule.definition.series_query, &metric.series, &required);
+        let selector =
+            selectors::selector(&rule.definition.series_query, &metric.series, &required);
         let mut newest = match server.newest_labels(&selector).await {
             Ok(newest) => newest,
             Err(problem) => return self.add_lookup_problem(rule, &problem),

@@ -9,13 +9,17 @@ use serde_json::Value;
 use super::{
     OPTIONAL_APIS,
     report::ApiComparison,
-    server::{MetricsResponse, Unanswered},
+    server::{MetricsResponse, SkipReason},
     values::Values,
 };
 
+/// The prefixes of the names of schedules' metrics in a discovery.
+const SCHEDULE_PREFIXES: [&str; 2] =
+    ["scalingschedules.zalando.org/", "clusterscalingschedules.zalando.org/"];
+
 /// Compares the metrics that an API lists on both servers. A 404 means that a server doesn't serve
-/// the API. After any other error, the lists are not compared, and neither are those of
-/// [`OPTIONAL_APIS`] that only one server has.
+/// the API. After any other error, the lists are not compared. If only one server has an API of
+/// [`OPTIONAL_APIS`], its list is not compared either.
 pub(super) fn compare_lists(
     api: &'static str,
     left: &MetricsResponse,
@@ -25,15 +29,15 @@ pub(super) fn compare_lists(
     let errors = [("left", left), ("right", right)].into_iter().filter(is_error);
     let mut obstacles: Vec<_> =
         errors.map(|(side, response)| format!("{side} answers {response}")).collect();
-    let unanswered = left.unanswered().or(right.unanswered());
-    let statuses_differ = left.status != right.status && unanswered.is_none();
+    let skip_reason = left.skip_reason().or(right.skip_reason());
+    let statuses_differ = left.status != right.status && skip_reason.is_none();
     if !obstacles.is_empty() {
-        let is_forbidden = unanswered == Some(Unanswered::Forbidden);
+        let is_forbidden = skip_reason == Some(SkipReason::Forbidden);
         obstacles.extend(is_forbidden.then(|| format!("needed right: get /apis/{api}")));
         return Ok(ApiComparison {
             name: api,
             obstacles,
-            unanswered,
+            skip_reason,
             statuses_differ,
             ..<_>::default()
         });
@@ -62,14 +66,10 @@ pub(super) fn compare_lists(
         only_right: right_names.difference(&left_names).cloned().collect(),
         unserved,
         obstacles,
-        unanswered,
+        skip_reason,
         statuses_differ,
     })
 }
-
-/// The starts of the names of metrics of schedules in a discovery.
-const OF_SCHEDULES: [&str; 2] =
-    ["scalingschedules.zalando.org/", "clusterscalingschedules.zalando.org/"];
 
 /// The names of the metrics in the discovery of an API. `None` if the API is not served. Leaves out
 /// metrics of schedules: kube-metrics-adapter lists those that it has read, and `hpa adapter` none,
@@ -81,7 +81,8 @@ fn names(response: &MetricsResponse) -> anyhow::Result<Option<BTreeSet<String>>>
     let resources = response.body.get("resources").and_then(Value::as_array);
     let resources = resources.context("the response has no list of resources")?;
     let name = |resource: &Value| Some(resource.get("name")?.as_str()?.to_owned());
-    let is_compared = |name: &String| !OF_SCHEDULES.iter().any(|start| name.starts_with(start));
+    let is_compared =
+        |name: &String| !SCHEDULE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     Ok(Some(resources.iter().filter_map(name).filter(is_compared).collect()))
 }
 

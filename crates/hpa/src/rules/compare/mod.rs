@@ -10,23 +10,22 @@ mod values;
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::{AutoscalerApi, HpaKey, k8s::ClientSource};
-use hpa_metrics::decode_value;
 use serde_json::Value;
 
 use self::{
     report::{Report, RequestComparison, ServerSummary},
     requests::MetricRequest,
-    server::{Endpoint, MetricsResponse, Server, Unanswered},
+    server::{Endpoint, MetricsResponse, Server, SkipReason},
 };
 use super::outcome::Outcome;
 use crate::{
     args::RulesCompareArguments,
-    autoscaler_name::is_not_served,
+    autoscaler_name::{self, is_not_served},
     listed_autoscalers,
-    manifests::{self, string_at},
+    manifests::{self, Manifest, string_at},
     terminal,
 };
 
@@ -54,28 +53,26 @@ type NamedAutoscaler = (String, HorizontalPodAutoscaler);
 pub(super) async fn compare(
     arguments: &RulesCompareArguments,
 ) -> anyhow::Result<(String, Outcome)> {
-    let needs_cluster = arguments.left.is_none() || arguments.autoscalers.is_none();
-    let cluster = if needs_cluster {
+    let connect_cluster = async || {
         let (path, context) = (arguments.kubeconfig.clone(), arguments.context.clone());
-        Some(Server::for_cluster(ClientSource::Kubeconfig { path, context }).await?)
-    } else {
-        None
+        Server::for_cluster(ClientSource::Kubeconfig { path, context }).await
     };
-    let autoscalers = match (&arguments.autoscalers, &cluster) {
-        (Some(path), _) => read_autoscalers(path)?,
-        (None, Some(cluster)) => list_autoscalers(cluster).await?,
-        (None, None) => Vec::new(),
-    };
-    let left = match (&arguments.left, cluster) {
-        (None, Some(cluster)) => cluster,
-        (url, _) => Server::new(&Endpoint {
+    let left = match &arguments.left {
+        None => connect_cluster().await?,
+        Some(url) => Server::new(&Endpoint {
             name: "left",
-            url: url.clone().unwrap_or_default(),
+            url: url.clone(),
             token_file: arguments.left_token_file.as_deref(),
             ca_file: arguments.left_ca_file.as_deref(),
             server_name: arguments.left_server_name.as_deref(),
             is_insecure: arguments.left_insecure_skip_tls_verify,
         })?,
+    };
+    let autoscalers = match (&arguments.autoscalers, &arguments.left) {
+        (Some(path), _) => read_autoscalers(path)?,
+        // The left server is the cluster.
+        (None, None) => list_autoscalers(&left).await?,
+        (None, Some(_)) => list_autoscalers(&connect_cluster().await?).await?,
     };
     let right = Server::new(&Endpoint {
         name: "right",
@@ -137,20 +134,20 @@ async fn compare_values(
     let mut attempt = 1;
     loop {
         let (left, right) = tokio::try_join!(left.get(&request.path), right.get(&request.path))?;
-        let unanswered = left.unanswered().or(right.unanswered());
+        let skip_reason = left.skip_reason().or(right.skip_reason());
         let parse = |side: &str, response: &MetricsResponse| {
             values::parse(response).with_context(|| format!("{side}: {}", request.path))
         };
         let (left, right) = (parse("left", &left)?, parse("right", &right)?);
         let differences = difference::value_differences(&left, &right, tolerance);
-        let is_forbidden = unanswered == Some(Unanswered::Forbidden);
+        let is_forbidden = skip_reason == Some(SkipReason::Forbidden);
         if differences.is_empty() || is_forbidden || attempt == MAX_ATTEMPTS {
             let is_compared = left.is_ok() && right.is_ok();
             let value_count = left.ok().filter(|_| is_compared).map_or(0, |values| values.len());
             return Ok(RequestComparison {
                 request,
                 is_compared,
-                unanswered,
+                skip_reason,
                 value_count,
                 differences,
             });
@@ -161,13 +158,12 @@ async fn compare_values(
 
 /// Reads the autoscalers of all documents of a file, including the items of lists.
 fn read_autoscalers(path: &Path) -> anyhow::Result<Vec<NamedAutoscaler>> {
-    let mut autoscalers = Vec::new();
-    for manifest in manifests::read_files(&[path.to_owned()])? {
-        let place = format!("{}:{}", manifest.file, manifest.line);
-        let decoded = decode(manifest.object);
-        autoscalers.extend(decoded.with_context(|| format!("unable to decode {place}"))?);
-    }
-    Ok(autoscalers)
+    let manifests = manifests::read_files(&[path.to_owned()])?.into_iter();
+    let autoscalers = manifests.filter(|manifest| manifest.kind() == hpa_calc::crd::KIND);
+    let decoded = autoscalers.map(|Manifest { file, line, object, .. }| {
+        decode(&object).with_context(|| format!("{file}:{line}"))
+    });
+    decoded.collect()
 }
 
 /// Lists the autoscalers of both APIs. Warns if those of the custom API can't be listed.
@@ -183,29 +179,10 @@ async fn list_autoscalers(cluster: &Server) -> anyhow::Result<Vec<NamedAutoscale
     Ok(all.into_iter().map(|one| (one.name, one.hpa)).collect())
 }
 
-/// Decodes the autoscalers of an object or a list. Skips objects of other kinds.
-fn decode(document: Value) -> anyhow::Result<Vec<NamedAutoscaler>> {
-    // The items of a HorizontalPodAutoscalerList have neither a version nor a kind.
-    let version_of_list = string_at(&document, "/apiVersion").to_owned();
-    let objects = match document {
-        Value::Object(mut list) if list.contains_key("items") => match list.remove("items") {
-            Some(Value::Array(items)) => items,
-            _ => bail!("`items` is not a list"),
-        },
-        object => vec![object],
-    };
-    let is_autoscaler = |object: &Value| {
-        let kind = object.get("kind").and_then(Value::as_str);
-        kind.is_none_or(|kind| kind == "HorizontalPodAutoscaler")
-    };
-    let autoscalers = objects.into_iter().filter(is_autoscaler).map(|object| {
-        let context = format!("autoscaler {}", string_at(&object, "/metadata/name"));
-        let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or(&version_of_list);
-        let api = AutoscalerApi::from_api_version(version);
-        let hpa: HorizontalPodAutoscaler = decode_value(object).context(context)?;
-        let (namespace, name) = (&*hpa.metadata.namespace, &*hpa.metadata.name);
-        let key = HpaKey::for_api(api.unwrap_or(AutoscalerApi::Core), namespace, name);
-        anyhow::Ok((key.to_string(), hpa))
-    });
-    autoscalers.collect()
+fn decode(object: &Value) -> anyhow::Result<NamedAutoscaler> {
+    let hpa = autoscaler_name::decode(object)?;
+    let api = AutoscalerApi::from_api_version(string_at(object, "/apiVersion"));
+    let (namespace, name) = (&*hpa.metadata.namespace, &*hpa.metadata.name);
+    let key = HpaKey::for_api(api.unwrap_or(AutoscalerApi::Core), namespace, name);
+    Ok((key.to_string(), hpa))
 }

@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, fmt};
 
 use hpa_calc::explain::counted;
 
-use super::{OPTIONAL_APIS, requests::MetricRequest, server::Unanswered};
+use super::{OPTIONAL_APIS, requests::MetricRequest, server::SkipReason};
 use crate::rules::outcome::Outcome;
 
-/// The starts of the paths of requests for custom metrics.
+/// The prefixes of the paths of requests for custom metrics.
 const CUSTOM_V1BETA1: &str = "/apis/custom.metrics.k8s.io/v1beta1/";
 const CUSTOM_V1BETA2: &str = "/apis/custom.metrics.k8s.io/v1beta2/";
 
@@ -17,7 +17,7 @@ pub(super) struct Report {
     pub(super) apis: Vec<ApiComparison>,
     /// The number of autoscalers whose metrics were requested.
     pub(super) autoscaler_count: usize,
-    /// In the order of the paths, without those for which [`Report::repeats_v1beta1`].
+    /// In the order of the paths, without those that [repeat v1beta1](Report::repeats_v1beta1).
     pub(super) requests: Vec<RequestComparison>,
 }
 
@@ -44,8 +44,8 @@ pub(super) struct ApiComparison {
     pub(super) unserved: Option<String>,
     /// The reasons why the lists are not compared, such as errors.
     pub(super) obstacles: Vec<String>,
-    /// As in [`RequestComparison::unanswered`].
-    pub(super) unanswered: Option<Unanswered>,
+    /// As in [`RequestComparison::skip_reason`].
+    pub(super) skip_reason: Option<SkipReason>,
     pub(super) statuses_differ: bool,
 }
 
@@ -54,8 +54,8 @@ pub(super) struct RequestComparison {
     pub(super) request: MetricRequest,
     /// Whether both servers returned a list of values, which may be empty.
     pub(super) is_compared: bool,
-    /// The reason why a server didn't answer, which is no difference.
-    pub(super) unanswered: Option<Unanswered>,
+    /// The reason why the values are not compared, which is no difference.
+    pub(super) skip_reason: Option<SkipReason>,
     /// The number of compared values, as on the left server.
     pub(super) value_count: usize,
     pub(super) differences: Vec<String>,
@@ -90,26 +90,26 @@ impl Report {
     /// The number of requests whose values differ.
     fn different_request_count(&self) -> usize {
         let differs =
-            |one: &&RequestComparison| one.unanswered.is_none() && !one.differences.is_empty();
+            |one: &&RequestComparison| one.skip_reason.is_none() && !one.differences.is_empty();
         self.requests.iter().filter(differs).count()
     }
 
     /// The number of requests, also for lists of metrics, that a server didn't answer for a reason.
-    fn unanswered_count(&self, reason: Unanswered) -> usize {
-        let lists = self.apis.iter().map(|api| api.unanswered);
-        let all = lists.chain(self.requests.iter().map(|request| request.unanswered));
-        all.filter(|unanswered| *unanswered == Some(reason)).count()
+    fn skipped_count(&self, reason: SkipReason) -> usize {
+        let lists = self.apis.iter().map(|api| api.skip_reason);
+        let all = lists.chain(self.requests.iter().map(|request| request.skip_reason));
+        all.filter(|skip_reason| *skip_reason == Some(reason)).count()
     }
 
     /// The ends of the first line about requests that were not compared, one for each reason.
-    fn describe_unanswered(&self) -> Vec<String> {
+    fn describe_skipped(&self) -> Vec<String> {
         let requests = |reason| {
-            let count = self.unanswered_count(reason);
+            let count = self.skipped_count(reason);
             (count > 0).then(|| counted(count, "request"))
         };
-        let unavailable = requests(Unanswered::Unavailable)
+        let unavailable = requests(SkipReason::Unavailable)
             .map(|count| format!("; {count} not compared (429, 502, 503 or 504)"));
-        let forbidden = requests(Unanswered::Forbidden)
+        let forbidden = requests(SkipReason::Forbidden)
             .map(|count| format!("; {count} could not be compared: forbidden (403)"));
         unavailable.into_iter().chain(forbidden).collect()
     }
@@ -133,9 +133,9 @@ impl Report {
             };
             return format!("{reasons}: nothing was compared");
         }
-        let unanswered = self.describe_unanswered();
+        let skipped = self.describe_skipped();
         let compared = match (self.difference_count(), self.compared_value_count()) {
-            (0, 0) if !unanswered.is_empty() => "no value was compared".to_owned(),
+            (0, 0) if !skipped.is_empty() => "no value was compared".to_owned(),
             (0, 0) => "no value was compared; the lists of metrics are equal".to_owned(),
             (0, _) => format!("no differences: {values} compared"),
             (differences, _) => {
@@ -152,18 +152,20 @@ impl Report {
         let without_value = self.requests.iter().filter(|request| request.lacks_value()).count();
         let without_value = (without_value > 0)
             .then(|| format!("; {} without a value on both", counted(without_value, "request")));
-        compared + &unanswered.concat() + &without_value.unwrap_or_default()
+        compared + &skipped.concat() + &without_value.unwrap_or_default()
     }
 
     /// If only lists of metrics were compared, and they are equal, nothing is known about values.
     /// Requests that were not answered may differ.
     pub(super) fn outcome(&self) -> Outcome {
-        match (self.difference_count(), self.compared_value_count()) {
-            _ if self.compared_nothing() => Outcome::Inconclusive,
-            (0, 0) => Outcome::Inconclusive,
-            (0, _) if !self.describe_unanswered().is_empty() => Outcome::Inconclusive,
-            (0, _) => Outcome::Success,
-            _ => Outcome::Failure,
+        if self.compared_nothing() {
+            Outcome::Inconclusive
+        } else if self.difference_count() > 0 {
+            Outcome::Failure
+        } else if self.compared_value_count() == 0 || !self.describe_skipped().is_empty() {
+            Outcome::Inconclusive
+        } else {
+            Outcome::Success
         }
     }
 
@@ -176,13 +178,13 @@ impl RequestComparison {
     /// Whether both servers answered, and neither has a value: for example, because the metric is
     /// misspelled.
     fn lacks_value(&self) -> bool {
-        self.unanswered.is_none() && self.differences.is_empty() && self.value_count == 0
+        self.skip_reason.is_none() && self.differences.is_empty() && self.value_count == 0
     }
 
     /// The result without the request.
-    fn result(&self) -> (bool, Option<Unanswered>, usize, &[String]) {
-        let Self { request: _, is_compared, unanswered, value_count, differences } = self;
-        (*is_compared, *unanswered, *value_count, differences.as_slice())
+    fn result(&self) -> (bool, Option<SkipReason>, usize, &[String]) {
+        let Self { request: _, is_compared, skip_reason, value_count, differences } = self;
+        (*is_compared, *skip_reason, *value_count, differences.as_slice())
     }
 }
 
@@ -246,8 +248,8 @@ impl fmt::Display for Report {
             counted(different, "request"),
         )?;
         for compared in &self.requests {
-            let RequestComparison { request, differences, unanswered, .. } = compared;
-            let is_forbidden = *unanswered == Some(Unanswered::Forbidden);
+            let RequestComparison { request, differences, skip_reason, .. } = compared;
+            let is_forbidden = *skip_reason == Some(SkipReason::Forbidden);
             if differences.is_empty() && !is_forbidden && !compared.lacks_value() {
                 continue;
             }

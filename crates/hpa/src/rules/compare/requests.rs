@@ -1,21 +1,11 @@
 //! Builds the requests for the metrics of autoscalers.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use hpa_calc::{
-    MetricsApi, Selector,
-    api::{MetricIdentifier, MetricSpec, ObjectMetricSource, plural},
-};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::percent_decode_str;
 
 use super::{APIS, NamedAutoscaler};
-
-/// The characters that are percent-encoded in paths and queries.
-const ESCAPES: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
+use crate::values_path::values_path;
 
 /// A request that is sent to both servers.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,59 +47,4 @@ pub(super) fn requests_for(autoscalers: &[NamedAutoscaler]) -> Vec<MetricRequest
     let requests =
         by_path.into_iter().map(|(path, autoscalers)| MetricRequest { path, autoscalers });
     requests.collect()
-}
-
-/// The API of a metric, and the path of its values below `namespaces`, with the query. A metric of
-/// pods is requested for all pods of the namespace. `None` if the selector is invalid or the metric
-/// has no source.
-fn values_path(namespace: &str, spec: &MetricSpec) -> Option<(MetricsApi, String)> {
-    let namespace = encode(namespace);
-    if let Some(pods) = &spec.pods {
-        let metric = encode(&pods.metric.name);
-        let query = query("metricLabelSelector", &pods.metric)?;
-        return Some((MetricsApi::Custom, format!("{namespace}/pods/*/{metric}{query}")));
-    }
-    if let Some(object) = &spec.object {
-        return Some((MetricsApi::Custom, object_path(&namespace, object)?));
-    }
-    if let Some(external) = &spec.external {
-        let metric = &external.metric;
-        let query = query("labelSelector", metric)?;
-        let path = format!("{namespace}/{}{query}", encode(&metric.name));
-        return Some((MetricsApi::External, path));
-    }
-    let has_usage = spec.resource.is_some() || spec.container_resource.is_some();
-    has_usage.then(|| (MetricsApi::Resource, format!("{namespace}/pods")))
-}
-
-fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
-    let (described, metric) = (&object.described_object, &object.metric);
-    let query = query("metricLabelSelector", metric)?;
-    let metric = encode(&metric.name);
-    if described.is_namespace() {
-        return Some(format!("{namespace}/metrics/{metric}{query}"));
-    }
-    // The controllers request the plural, and kube-metrics-adapter has only values of the plural.
-    let mut resource = plural(&described.kind);
-    let group = described.group();
-    if !group.is_empty() {
-        let _ = write!(resource, ".{group}");
-    }
-    let (resource, name) = (encode(&resource), encode(&described.name));
-    Some(format!("{namespace}/{resource}/{name}/{metric}{query}"))
-}
-
-/// The query parameter with the selector of a metric, empty without a selector. `None` if the
-/// selector is invalid.
-fn query(parameter: &str, metric: &MetricIdentifier) -> Option<String> {
-    let Some(selector) = &metric.selector else { return Some(String::new()) };
-    let selector = Selector::from_label_selector(Some(selector)).ok()?;
-    if selector.is_empty() {
-        return Some(String::new());
-    }
-    Some(format!("?{parameter}={}", encode(&selector.to_string())))
-}
-
-fn encode(text: &str) -> String {
-    utf8_percent_encode(text, ESCAPES).to_string()
 }

@@ -5,7 +5,7 @@ use std::{fmt, path::Path, time::Duration};
 use anyhow::{Context, anyhow, bail};
 use hpa_calc::{go_text::truncate, report::error_texts::NO_RESPONSE_WITHIN};
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
-use hpa_metrics::{TlsSettingNames, connection_cause};
+use hpa_metrics::{TlsSettingNames, connection_cause, is_connection_failure};
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, Config, client::Body};
@@ -47,9 +47,9 @@ pub(super) struct MetricsResponse {
     pub(super) body: Value,
 }
 
-/// The reason why a response says nothing about the metrics, and so is not compared.
+/// The reason why a response is not compared: it has no metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unanswered {
+pub(super) enum SkipReason {
     /// The server, or one behind it, can't answer now.
     Unavailable,
     /// The user may not read the metrics.
@@ -58,10 +58,10 @@ pub(super) enum Unanswered {
 
 impl MetricsResponse {
     /// The reason in the status. `None` if the response can be compared.
-    pub(super) fn unanswered(&self) -> Option<Unanswered> {
+    pub(super) fn skip_reason(&self) -> Option<SkipReason> {
         match self.status {
-            429 | 502 | 503 | 504 => Some(Unanswered::Unavailable),
-            403 => Some(Unanswered::Forbidden),
+            429 | 502 | 503 | 504 => Some(SkipReason::Unavailable),
+            403 => Some(SkipReason::Forbidden),
             _ => None,
         }
     }
@@ -85,7 +85,8 @@ fn ensure_token_is_safe(endpoint: &Endpoint<'_>) -> anyhow::Result<()> {
     let is_loopback = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
     let is_verified = endpoint.url.scheme_str() == Some("https") && !endpoint.is_insecure;
     if !is_loopback && !is_verified {
-        bail!("a token is only sent to {} over TLS with a verified certificate", endpoint.name);
+        let side = endpoint.name;
+        bail!("the token for the {side} server is only sent over TLS with a verified certificate");
     }
     Ok(())
 }
@@ -130,7 +131,7 @@ impl Server {
     /// Names URL and root cause of a connection error, because the client's text has neither.
     fn with_url(&self, error: kube::Error) -> anyhow::Error {
         let error = anyhow::Error::new(error);
-        if !error.chain().any(|cause| cause.to_string().contains("(Connect)")) {
+        if !is_connection_failure(error.as_ref()) {
             return error;
         }
         let ca = format!("--{}-ca-file", self.name);

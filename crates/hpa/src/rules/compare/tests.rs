@@ -1,3 +1,5 @@
+//! Tests that compare two servers with given responses.
+
 use std::{
     collections::HashMap,
     fs,
@@ -35,12 +37,7 @@ impl FakeServer {
     }
 
     fn with_custom_metrics(self, names: &[&str]) -> Self {
-        let resources: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
-        self.with_response(
-            "/apis/custom.metrics.k8s.io/v1beta1",
-            200,
-            json!({"resources": resources}),
-        )
+        self.with_response("/apis/custom.metrics.k8s.io/v1beta1", 200, resource_list(names))
     }
 
     fn with_pod_values(self, values: &[(&str, &str)]) -> Self {
@@ -82,6 +79,11 @@ async fn respond(
     (StatusCode::from_u16(status).unwrap(), Json(body))
 }
 
+fn resource_list(names: &[&str]) -> Value {
+    let resources: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+    json!({"resources": resources})
+}
+
 const CUSTOM_V1BETA2: &str = "/apis/custom.metrics.k8s.io/v1beta2";
 const RPS: &str = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps";
 const RPS_V1BETA2: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/rps";
@@ -100,27 +102,32 @@ fn autoscaler(metrics: Value) -> Value {
 }
 
 fn rps() -> Value {
+    json!([pods_metric("rps")])
+}
+
+fn pods_metric(name: &str) -> Value {
     let target = json!({"type": "AverageValue", "averageValue": "10"});
-    json!([{"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": target}}])
+    json!({"type": "Pods", "pods": {"metric": {"name": name}, "target": target}})
+}
+
+fn queue_metric() -> Value {
+    let target = json!({"type": "Value", "value": "1"});
+    json!({"type": "External", "external": {"metric": {"name": "queue"}, "target": target}})
+}
+
+fn endpoint(name: &'static str, url: Uri) -> Endpoint<'static> {
+    Endpoint { name, url, token_file: None, ca_file: None, server_name: None, is_insecure: false }
 }
 
 fn server(name: &'static str, url: Uri) -> anyhow::Result<Server> {
-    Server::new(&Endpoint {
-        name,
-        url,
-        token_file: None,
-        ca_file: None,
-        server_name: None,
-        is_insecure: false,
-    })
+    Server::new(&endpoint(name, url))
 }
 
 async fn report(left: &FakeServer, right: &FakeServer, metrics: Value) -> anyhow::Result<Report> {
     let mut tasks = JoinSet::new();
     let left = server("left", left.start(&mut tasks).await)?;
     let right = server("right", right.start(&mut tasks).await)?;
-    let autoscalers = decode(json!({"kind": "List", "items": [autoscaler(metrics)]}))?;
-    compare_servers(&left, &right, &autoscalers, 0.1).await
+    compare_servers(&left, &right, &[decode(&autoscaler(metrics))?], 0.1).await
 }
 
 #[tokio::test]
@@ -198,15 +205,17 @@ async fn missing_api_and_error_are_reported() {
     assert!(text.starts_with("the right server serves none of the metrics APIs (404): nothing"));
 }
 
+/// A server with one metric of pods, which has this value.
+fn server_with_rps(value: &str) -> FakeServer {
+    FakeServer::default().with_custom_metrics(&["pods/rps"]).with_pod_values(&[("web-1", value)])
+}
+
 /// A server with both versions of the custom metrics API, whose v1beta2 has a metric with a value.
 fn server_with_v1beta2(value: &str) -> FakeServer {
-    let list = json!({"resources": [{"name": "pods/rps"}]});
     let item = json!({"describedObject": {"kind": "Pod", "name": "web-1"}, "value": value});
     let values = json!({"kind": "MetricValueList", "items": [item]});
-    FakeServer::default()
-        .with_custom_metrics(&["pods/rps"])
-        .with_pod_values(&[("web-1", "20")])
-        .with_response(CUSTOM_V1BETA2, 200, list)
+    server_with_rps("20")
+        .with_response(CUSTOM_V1BETA2, 200, resource_list(&["pods/rps"]))
         .with_response(RPS_V1BETA2, 200, values)
 }
 
@@ -234,17 +243,13 @@ async fn metric_with_the_same_result_in_both_versions_counts_once(
     #[case] value: &str,
     #[case] first: &str,
 ) {
-    let list = |names: &[&str]| {
-        let resources: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
-        json!({"resources": resources})
-    };
     let values = json!({"kind": "MetricValueList", "items": [
         {"describedObject": {"kind": "Pod", "name": "web-1"}, "value": value},
     ]});
     let names: &[&str] = if value == "20" { &["pods/rps"] } else { &["pods/rps", "pods/new"] };
     let right = FakeServer::default()
         .with_custom_metrics(names)
-        .with_response(CUSTOM_V1BETA2, 200, list(names))
+        .with_response(CUSTOM_V1BETA2, 200, resource_list(names))
         .with_response(RPS, 200, values.clone())
         .with_response(RPS_V1BETA2, 200, values);
     let report = report(&server_with_v1beta2("20"), &right, rps()).await.unwrap();
@@ -255,10 +260,7 @@ async fn metric_with_the_same_result_in_both_versions_counts_once(
 
 #[tokio::test]
 async fn version_of_one_server_is_not_compared() {
-    let left = FakeServer::default()
-        .with_custom_metrics(&["pods/rps"])
-        .with_pod_values(&[("web-1", "20")]);
-    let report = report(&left, &server_with_v1beta2("40"), rps()).await.unwrap();
+    let report = report(&server_with_rps("20"), &server_with_v1beta2("40"), rps()).await.unwrap();
     assert_eq!((report.difference_count(), report.compared_value_count()), (0, 1));
     let expected = "\ncustom.metrics.k8s.io/v1beta2: not compared\n  left does not serve it: 404: \
                     not found\n";
@@ -270,14 +272,9 @@ async fn version_of_one_server_is_not_compared() {
 async fn resource_metrics_of_one_server_are_not_compared() {
     let pod_usage = json!({"resources": [{"name": "pods"}]});
     let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}});
-    let mut metrics = rps();
-    let resource = json!({"type": "Resource", "resource": cpu});
-    metrics.as_array_mut().unwrap().push(resource);
-    let server = || {
-        FakeServer::default().with_custom_metrics(&["pods/rps"]).with_pod_values(&[("web-1", "20")])
-    };
-    let left = server().with_response("/apis/metrics.k8s.io/v1beta1", 200, pod_usage);
-    let report = report(&left, &server(), metrics).await.unwrap();
+    let metrics = json!([pods_metric("rps"), {"type": "Resource", "resource": cpu}]);
+    let left = server_with_rps("20").with_response("/apis/metrics.k8s.io/v1beta1", 200, pod_usage);
+    let report = report(&left, &server_with_rps("20"), metrics).await.unwrap();
     assert_eq!((report.difference_count(), report.compared_value_count()), (0, 1));
     let text = report.to_string();
     let expected = "metrics.k8s.io/v1beta1: not compared\n  right does not serve it: 404: not \
@@ -299,10 +296,7 @@ async fn refused_token_is_the_first_line_of_the_report() {
     ] {
         right = right.with_response(path, 401, body.clone());
     }
-    let left = FakeServer::default()
-        .with_custom_metrics(&["pods/rps"])
-        .with_pod_values(&[("web-1", "20")]);
-    let mut report = report(&left, &right, rps()).await.unwrap();
+    let mut report = report(&server_with_rps("20"), &right, rps()).await.unwrap();
     assert!(report.compared_nothing());
     assert_eq!(report.compared_value_count(), 0);
     let first = |report: &Report| report.to_string().lines().next().unwrap().to_owned();
@@ -345,20 +339,11 @@ async fn request_that_a_server_could_not_answer_is_no_difference(
 ) {
     let external = "/apis/external.metrics.k8s.io/v1beta1";
     let unavailable = json!({"message": "the server is currently unable to handle the request"});
-    let server = |value: &str| {
-        FakeServer::default()
-            .with_custom_metrics(&["pods/rps"])
-            .with_pod_values(&[("web-1", value)])
-    };
-    let left = server("20").with_response(external, 503, unavailable);
-    let queue = json!({"type": "External", "external": {
-        "metric": {"name": "queue"}, "target": {"type": "Value", "value": "1"},
-    }});
-    let mut metrics = rps();
-    metrics.as_array_mut().unwrap().push(queue);
+    let left = server_with_rps("20").with_response(external, 503, unavailable);
+    let metrics = json!([pods_metric("rps"), queue_metric()]);
     let path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue";
     let left = left.with_response(path, 503, json!({}));
-    let right = server(if differs { "40" } else { "20" });
+    let right = server_with_rps(if differs { "40" } else { "20" });
     let report = report(&left, &right, metrics).await.unwrap();
     assert_eq!(report.outcome(), outcome, "{report}");
     let text = report.to_string();
@@ -381,22 +366,14 @@ async fn forbidden_request_is_no_difference_and_names_the_needed_right(
     let list = "/apis/external.metrics.k8s.io/v1beta1";
     let queue = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue";
     let forbidden = || json!({"message": "forbidden"});
-    let server = |value: &str| {
-        FakeServer::default()
-            .with_custom_metrics(&["pods/rps"])
-            .with_pod_values(&[("web-1", value)])
-    };
     let names = json!({"resources": [{"name": "queue"}]});
     let values = json!({"kind": "ExternalMetricValueList", "items": []});
     let values = if left_status == 200 { values } else { forbidden() };
-    let left = server("20").with_response(list, 200, names);
+    let left = server_with_rps("20").with_response(list, 200, names);
     let left = left.with_response(queue, left_status, values);
-    let right = server(if differs { "40" } else { "20" });
+    let right = server_with_rps(if differs { "40" } else { "20" });
     let right = right.with_response(list, 403, forbidden()).with_response(queue, 403, forbidden());
-    let target = json!({"type": "Value", "value": "1"});
-    let external = json!({"metric": {"name": "queue"}, "target": target});
-    let mut metrics = rps();
-    metrics.as_array_mut().unwrap().push(json!({"type": "External", "external": external}));
+    let metrics = json!([pods_metric("rps"), queue_metric()]);
     let report = report(&left, &right, metrics).await.unwrap();
     assert_eq!(report.outcome(), outcome, "{report}");
     let text = report.to_string();
@@ -430,14 +407,8 @@ async fn equal_errors_are_no_difference() {
 
 #[tokio::test]
 async fn metric_that_neither_server_has_is_named() {
-    let server = || {
-        FakeServer::default().with_custom_metrics(&["pods/rps"]).with_pod_values(&[("web-1", "20")])
-    };
-    let mut metrics = rps();
-    let mut missing = metrics[0].clone();
-    missing["pods"]["metric"]["name"] = json!("nosuch");
-    metrics.as_array_mut().unwrap().push(missing);
-    let report = report(&server(), &server(), metrics).await.unwrap();
+    let metrics = json!([pods_metric("rps"), pods_metric("nosuch")]);
+    let report = report(&server_with_rps("20"), &server_with_rps("20"), metrics).await.unwrap();
     assert_eq!(report.outcome(), Outcome::Success);
     let text = report.to_string();
     let first = "no differences: 1 value compared; 1 request without a value on both\n";
@@ -452,14 +423,8 @@ async fn token_is_sent() {
     let token = directory.path().join("token");
     fs::write(&token, "secret\n").unwrap();
     let (fake, mut tasks) = (FakeServer::default(), JoinSet::new());
-    let server = Server::new(&Endpoint {
-        name: "right",
-        url: fake.start(&mut tasks).await,
-        token_file: Some(&token),
-        ca_file: None,
-        server_name: None,
-        is_insecure: false,
-    });
+    let endpoint = endpoint("right", fake.start(&mut tasks).await);
+    let server = Server::new(&Endpoint { token_file: Some(&token), ..endpoint });
     assert_eq!(server.unwrap().get("/apis").await.unwrap().status, 404);
     assert_eq!(fake.authorization.lock().as_deref(), Some("Bearer secret"));
 }
@@ -471,28 +436,17 @@ fn token_is_sent_over_verified_tls_only(#[case] url: &str, #[case] is_insecure: 
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     fs::write(&token, "secret").unwrap();
-    let server = Server::new(&Endpoint {
-        name: "right",
-        url: url.parse().unwrap(),
-        token_file: Some(&token),
-        ca_file: None,
-        server_name: None,
-        is_insecure,
-    });
+    let endpoint = endpoint("right", url.parse().unwrap());
+    let server = Server::new(&Endpoint { token_file: Some(&token), is_insecure, ..endpoint });
     let error = server.err().unwrap().to_string();
-    assert_eq!(error, "a token is only sent to right over TLS with a verified certificate");
+    let expected =
+        "the token for the right server is only sent over TLS with a verified certificate";
+    assert_eq!(error, expected);
 }
 
 #[tokio::test]
 async fn error_names_the_server_and_the_request() {
-    let server = Server::new(&Endpoint {
-        name: "right",
-        url: "http://127.0.0.1:1".parse().unwrap(),
-        token_file: None,
-        ca_file: None,
-        server_name: None,
-        is_insecure: false,
-    });
+    let server = server("right", "http://127.0.0.1:1".parse().unwrap());
     let error = server.unwrap().get("/apis/metrics.k8s.io/v1beta1").await.err().unwrap();
     let error = format!("{error:#}");
     let expected = "right: GET /apis/metrics.k8s.io/v1beta1 failed: unable to connect to \
@@ -508,9 +462,9 @@ async fn error_names_the_server_and_the_request() {
 )]
 #[case::values(
     RPS,
-    json!({"kind": "Table", "items": [{}]}),
-    "the comparison is incomplete: left: /apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/\
-     rps: unknown kind \"Table\""
+    json!({"kind": "Table", "items": []}),
+    "the comparison is incomplete: left: \
+     /apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps: unknown kind \"Table\""
 )]
 #[tokio::test]
 async fn error_about_a_response_names_the_server_and_the_path(
@@ -547,13 +501,13 @@ fn each_metric_of_the_autoscalers_is_requested_once() {
         object("Service", "v1", "web"),
         object("Namespace", "v1", "elsewhere"),
         object("Namespace", "example.com/v1", "main"),
-        {"type": "External", "external": {"metric": metric("q"), "target": target}},
+        {"type": "External", "external": {"metric": metric("Q"), "target": target}},
         {"type": "Resource", "resource": {"name": "cpu", "target": target}},
         {"type": "ContainerResource",
          "containerResource": {"name": "cpu", "container": "app", "target": target}},
     ]);
-    let autoscalers = decode(autoscaler(metrics)).unwrap();
-    let requests = requests::requests_for(&[autoscalers.clone(), autoscalers].concat());
+    let autoscaler = decode(&autoscaler(metrics)).unwrap();
+    let requests = requests::requests_for(&[autoscaler.clone(), autoscaler]);
     let paths: Vec<&str> = requests.iter().map(|request| request.path.as_str()).collect();
     let [v1beta1, v1beta2] = ["v1beta1", "v1beta2"]
         .map(|version| format!("/apis/custom.metrics.k8s.io/{version}/namespaces/shop"));
@@ -585,12 +539,12 @@ fn external_and_pod_metrics_are_read() {
     let pods = json!({"kind": "PodMetricsList", "items": [
         {"metadata": {"name": "web-1"}, "containers": [{"name": "app", "usage": {"cpu": "1m"}}]},
     ]});
-    let names = |body| {
+    let lines = |body| {
         let values = values::parse(&MetricsResponse { status: 200, body }).unwrap().unwrap();
         values.into_iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>()
     };
-    assert_eq!(names(external), ["queue=a,tenant=b 1500m", "without labels 2"]);
-    assert_eq!(names(pods), ["pod web-1, container app: cpu 1m"]);
+    assert_eq!(lines(external), ["queue=a,tenant=b 1500m", "without labels 2"]);
+    assert_eq!(lines(pods), ["pod web-1, container app: cpu 1m"]);
 }
 
 /// The custom API may be absent, or the user may not list its autoscalers.
@@ -617,40 +571,28 @@ async fn autoscalers_of_both_apis_are_compared(
 }
 
 #[test]
-fn autoscalers_of_the_custom_api_have_its_prefix() {
-    let mut custom = autoscaler(rps());
-    custom["apiVersion"] = "autoscaling.hpa-rs.dev/v2".into();
-    let mut item = autoscaler(rps());
-    item.as_object_mut().unwrap().remove("apiVersion");
-    let of_custom_api = json!({ "apiVersion": "autoscaling.hpa-rs.dev/v2", "items": [item] });
-    let documents = [autoscaler(rps()), custom, of_custom_api];
-    let names = documents.map(|document| decode(document).unwrap().remove(0).0);
-    assert_eq!(names, ["shop/web", "rhpa/shop/web", "rhpa/shop/web"]);
-}
-
-#[test]
-fn other_objects_of_a_list_are_ignored() {
-    let list = json!({"kind": "List", "items": [{"kind": "Pod"}, autoscaler(rps())]});
-    assert_eq!(decode(list).unwrap().len(), 1);
-    let error = decode(json!({"kind": "List", "items": null})).unwrap_err();
-    assert_eq!(error.to_string(), "`items` is not a list");
-}
-
-#[test]
 fn autoscalers_of_all_documents_of_a_file_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("autoscalers.yaml");
-    let list = json!({"kind": "List", "items": [autoscaler(rps()), autoscaler(rps())]});
     let document = autoscaler(rps());
-    fs::write(&path, format!("{document}\n---\nkind: Pod\n---\n{list}\n---\n")).unwrap();
-    assert_eq!(read_autoscalers(&path).unwrap().len(), 3);
+    let list = json!({"kind": "List", "items": [{"kind": "Pod"}, document]});
+    let mut item = document.clone();
+    item.as_object_mut().unwrap().retain(|field, _| field != "apiVersion" && field != "kind");
+    let of_custom_api = json!({
+        "apiVersion": "autoscaling.hpa-rs.dev/v2", "kind": "HorizontalPodAutoscalerList",
+        "items": [item],
+    });
+    let documents = format!("{document}\n---\nkind: Pod\n---\n{list}\n---\n{of_custom_api}\n");
+    fs::write(&path, documents).unwrap();
+    let names = read_autoscalers(&path).unwrap().into_iter().map(|(name, _)| name);
+    assert_eq!(names.collect::<Vec<_>>(), ["shop/web", "shop/web", "rhpa/shop/web"]);
     let invalid = json!({
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "web"}, "spec": {"maxReplicas": "3"},
     });
     fs::write(&path, format!("{document}\n---\n{invalid}\n")).unwrap();
     let error = format!("{:#}", read_autoscalers(&path).unwrap_err());
-    let expected = format!("unable to decode {}:3: autoscaler web: ", path.display());
+    let expected = format!("{}:3: unable to decode HorizontalPodAutoscaler web: ", path.display());
     assert!(error.starts_with(&expected), "{error}");
     fs::write(&path, format!("{document}\n---\na: [\n")).unwrap();
     let error = read_autoscalers(&path).unwrap_err().to_string();

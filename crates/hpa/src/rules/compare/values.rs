@@ -9,27 +9,33 @@ use serde_json::Value;
 use super::server::MetricsResponse;
 use crate::manifests::{items, string_at};
 
-/// Values by object, by labels, or by container and resource. An error is the status of the
-/// response, and a text with status and message.
+/// Values by object, by labels, or by container and resource. If the response has an error status,
+/// the status, and a text with status and message.
 pub(super) type Values = Result<BTreeMap<String, Quantity>, (u16, String)>;
 
 pub(super) fn parse(response: &MetricsResponse) -> anyhow::Result<Values> {
     if response.status != 200 {
         return Ok(Err((response.status, response.to_string())));
     }
-    let kind = string_at(&response.body, "/kind");
+    let items = items(response.body.get("items"));
     let mut values = BTreeMap::new();
-    for item in items(response.body.get("items")) {
-        match kind {
-            "MetricValueList" => {
+    match string_at(&response.body, "/kind") {
+        "MetricValueList" => {
+            for item in items {
                 values.insert(object_name(item), quantity(&item["value"])?);
             }
-            "ExternalMetricValueList" => {
+        }
+        "ExternalMetricValueList" => {
+            for item in items {
                 values.insert(label_text(&item["metricLabels"]), quantity(&item["value"])?);
             }
-            "PodMetricsList" => add_containers(item, &mut values)?,
-            _ => bail!("unknown kind {kind:?}"),
         }
+        "PodMetricsList" => {
+            for item in items {
+                add_containers(item, &mut values)?;
+            }
+        }
+        kind => bail!("unknown kind {kind:?}"),
     }
     Ok(Ok(values))
 }

@@ -49,9 +49,9 @@ impl Headline<'_> {
         let incomplete = self.object_counts.filter(|counts| counts.read < counts.total);
         let (headline, outcome) = match (applied, value_count) {
             (Some(rule), 0) => {
-                let of_objects =
-                    |ObjectCounts { read, total }| format!(" for {read} of {total} objects");
-                let objects = incomplete.map(of_objects).unwrap_or_default();
+                let objects = incomplete
+                    .map(|ObjectCounts { read, total }| format!(" for {read} of {total} objects"));
+                let objects = objects.unwrap_or_default();
                 let headline = match cause {
                     Some(cause) => format!("{metric} has no value{objects}: {cause}"),
                     None => format!(
@@ -130,7 +130,7 @@ impl Headline<'_> {
                 let reports = explanation.rules.iter();
                 let is_empty =
                     |report: &&RuleReport| matches!(report.outcome, RuleOutcome::NoSeries { .. });
-                let none = || match (inspected.len(), reports.filter(is_empty).count()) {
+                let no_rule = || match (inspected.len(), reports.filter(is_empty).count()) {
                     (0, _) => "there are no rules".to_owned(),
                     (1, 0) => "the only rule doesn't have it".to_owned(),
                     (1, _) => "the only rule has no series now".to_owned(),
@@ -140,7 +140,7 @@ impl Headline<'_> {
                 };
                 let reason = metric_in(self.other_rules, metric)
                     .or_else(|| similar_metric(inspected, metric))
-                    .unwrap_or_else(none);
+                    .unwrap_or_else(no_rule);
                 format!("{metric} has no value: {reason}")
             }
         };

@@ -1,6 +1,6 @@
 //! The series of a custom metric, and the reasons why they have no value for its objects.
 
-use std::fmt::Write;
+use std::iter;
 
 use hpa_calc::{explain::list_first, go_text::Quoted};
 use hpa_metrics::{CustomQuery, resource::GroupResource};
@@ -9,7 +9,7 @@ use hpa_prometheus::{rules::query::selects_objects, source::RuleInspection};
 use super::MAX_NAMESPACES;
 use crate::rules::{
     outcome::{MAX_NAMED, QueryProblem},
-    sample,
+    selectors, series,
     servers::{PrometheusServer, RuleServers},
 };
 
@@ -37,15 +37,15 @@ pub(super) fn known_series<'s>(
     let resolved = resources.resolve(&request.resource.group, &request.resource.resource);
     let resolved = resolved.ok()?;
     let resource = &resolved.group_resource;
-    let (index, rule, metric) =
+    let (index, rule, series) =
         source.inspect_custom().into_iter().enumerate().find_map(|(index, rule)| {
-            let mut metrics = rule.metrics.iter();
-            let metric = metrics.find(|metric| {
+            let metric = rule.metrics.iter().find(|metric| {
                 metric.metric == request.metric
                     && metric.resource.as_ref() == Some(resource)
                     && metric.shadowed_by.is_none()
             })?;
-            Some((index, rule.clone(), metric.clone()))
+            let series = metric.series.clone();
+            Some((index, rule, series))
         })?;
     let namespace_label = source.object_label(index, &GroupResource::namespaces());
     let is_selected = |label: &String| {
@@ -57,7 +57,7 @@ pub(super) fn known_series<'s>(
         servers,
         server: rule.definition.server,
         series_query: rule.definition.series_query,
-        series: metric.series,
+        series,
         singular: resolved.singular.clone(),
         label: source.object_label(index, resource)?,
         namespace_label,
@@ -79,7 +79,7 @@ impl KnownSeries<'_> {
 
     /// Says that the named objects have no sample now, with the others of the namespace that have
     /// one. `None` if a named object has a sample, or if that is unknown.
-    pub(super) async fn explain_absence_of(
+    pub(super) async fn explain_missing_objects(
         &self,
         names: &[String],
         request: &CustomQuery,
@@ -91,10 +91,9 @@ impl KnownSeries<'_> {
         if others.is_empty() {
             return Some(self.describe_absence(request).await);
         }
-        let mut selector = self.selector(request);
-        selector.truncate(selector.len() - 1);
         let pattern = names.join("|").replace('.', "\\.");
-        let _ = write!(selector, ",{}=~{}}}", sample::label_name(&self.label), Quoted(&pattern));
+        let has_name = format!("{}=~{}", selectors::label_name(&self.label), Quoted(&pattern));
+        let selector = self.selector_with(request, Some(has_name));
         let names = list_first(names, MAX_NAMED, ", ");
         let reason = match self.server().describe_age(&selector).await.ok()? {
             Some(age) => format!("now. {age}: check the scrape targets"),
@@ -106,13 +105,17 @@ impl KnownSeries<'_> {
 
     /// A selector for the series of the objects in the namespace of a request.
     fn selector(&self, request: &CustomQuery) -> String {
-        let mut selector = sample::selector(&self.series_query, &self.series, &[&self.label]);
-        if let Some(label) = &self.namespace_label {
-            selector.truncate(selector.len() - 1);
-            // Writing to a string can't fail.
-            let _ = write!(selector, ",{}}}", sample::equality_matcher(label, &request.namespace));
-        }
-        selector
+        self.selector_with(request, None)
+    }
+
+    /// Like [`Self::selector`], with another matcher.
+    fn selector_with(&self, request: &CustomQuery, matcher: Option<String>) -> String {
+        let has_label = selectors::presence_matcher(&self.label);
+        let label = self.namespace_label.as_ref();
+        let in_namespace =
+            label.map(|label| selectors::equality_matcher(label, &request.namespace));
+        let added = iter::once(has_label).chain(in_namespace).chain(matcher);
+        selectors::selector_with(&self.series_query, &self.series, |_| true, added)
     }
 
     /// Names a requirement of the request's selector that no series in its namespace meets. `None`
@@ -143,7 +146,7 @@ impl KnownSeries<'_> {
         let Self { series, label, .. } = self;
         let namespace = &request.namespace;
         let server = self.server();
-        let selector = sample::selector(&self.series_query, series, &[label]);
+        let selector = selectors::selector(&self.series_query, series, &[label]);
         if let Some(namespace_label) = &self.namespace_label {
             let mut namespaces = server.label_values(namespace_label, &selector).await?;
             let none = format!("no object of the namespace {namespace} has series of the metric");
@@ -160,10 +163,10 @@ impl KnownSeries<'_> {
             if has_unlabeled {
                 let labels = server.newest_labels(&selector).await?.unwrap_or_default();
                 let labels: Vec<String> = labels.into_keys().collect();
-                return Ok(sample::missing_label(series, namespace_label, "namespace", &labels));
+                return Ok(series::missing_label(series, namespace_label, "namespace", &labels));
             }
         }
-        let all = sample::selector(&self.series_query, series, &[]);
+        let all = selectors::selector(&self.series_query, series, &[]);
         Ok(match server.describe_age(&all).await? {
             Some(age) => {
                 format!("no object has series of the metric now. {age}: check the scrape targets")
@@ -180,12 +183,12 @@ impl KnownSeries<'_> {
         namespace_label: &str,
     ) -> Result<Option<String>, QueryProblem> {
         let Self { series_query, series, singular, label, .. } = self;
-        let of_namespace = (namespace_label, namespace);
-        let selector = sample::selector_without(label, series_query, series, of_namespace);
+        let in_namespace = (namespace_label, namespace);
+        let selector = selectors::selector_without(label, series_query, series, in_namespace);
         let labels = self.server().newest_labels(&selector).await?;
         Ok(labels.map(|labels| {
             let labels: Vec<String> = labels.into_keys().collect();
-            let missing = sample::missing_label(series, label, singular, &labels);
+            let missing = series::missing_label(series, label, singular, &labels);
             format!("in the namespace {namespace}, {missing}")
         }))
     }

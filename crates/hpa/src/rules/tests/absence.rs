@@ -37,7 +37,7 @@ async fn serve_prometheus() -> String {
 }
 
 #[tokio::test]
-async fn label_that_the_namespace_lacks_is_named_although_others_have_it() {
+async fn label_missing_in_one_namespace_only_is_named() {
     let url = serve_prometheus().await;
     for series_query in ["m", "'m{namespace!=\"\",pod!=\"\"}'"] {
         let rules = format!(

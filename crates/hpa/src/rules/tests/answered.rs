@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use axum::{Form, Json, Router, extract::RawForm, routing::any};
+use hpa_go_compat::regex::GoRegex;
+use hpa_prometheus::promql::{self, Matcher, Selector};
 use rstest::rstest;
 use serde_json::json;
 
@@ -28,24 +30,19 @@ fn series() -> Vec<Labels> {
 
 /// Whether a series has the name and the labels in the first selector of a query.
 fn is_selected(labels: &Labels, query: &str) -> bool {
-    let Some((before, rest)) = query.split_once('{') else { return false };
-    let name = before.rsplit('(').next().unwrap_or_default();
-    let matchers = rest.split('}').next().unwrap_or_default();
-    let fits = |matcher: &str| {
-        let (label, value) = matcher.split_once('=').unwrap();
-        let (label, is_equal) = label.strip_suffix('!').map_or((label, true), |one| (one, false));
-        let actual = labels.get(label).map_or("", String::as_str);
-        if let Some(pattern) = value.strip_prefix('~') {
-            let is_match = |part: &str| match part.strip_suffix(".*") {
-                Some(start) => actual.starts_with(start),
-                None => actual.ends_with(part.trim_start_matches(".*")),
-            };
-            return pattern.trim_matches('"').split('|').any(is_match);
+    // Not all requests have a query.
+    let Ok(expr) = promql::parse(query) else { return false };
+    let selectors = expr.selectors();
+    let Some(Selector { name, matchers, .. }) = selectors.first() else { return false };
+    let fits = |matcher: &Matcher<'_>| {
+        let actual = labels.get(matcher.label).map_or("", String::as_str);
+        match matcher.operator {
+            "=" => actual == matcher.value,
+            "!=" => actual != matcher.value,
+            _ => GoRegex::new(&format!("^(?:{})$", matcher.value)).unwrap().is_match(actual),
         }
-        (actual == value.trim_matches('"')) == is_equal
     };
-    (name.is_empty() || labels["__name__"] == name)
-        && matchers.split(',').filter(|matcher| !matcher.is_empty()).all(fits)
+    (name.is_empty() || labels["__name__"] == *name) && matchers.iter().all(fits)
 }
 
 /// A Prometheus that answers each query with the series of its first selector, or for `group by`
@@ -122,6 +119,12 @@ async fn external_series_without_a_namespace_label_are_a_problem() {
     "no series has `queue in (x,y)` of the selector; the values are mails, orders"
 )]
 #[case::both("queue=orders,queue!=orders", "check its labels and the selector, or end it with")]
+#[case::empty_value("zone=", "check its labels and the selector, or end it with")]
+#[case::unmet_empty_value(
+    "queue=",
+    "no series has `queue=` of the selector; the values are mails, orders"
+)]
+#[case::empty_or_other_value("zone in (,a)", "check its labels and the selector, or end it with")]
 #[tokio::test]
 async fn requirement_that_no_external_series_meets_is_named(
     #[case] selector: &str,
@@ -234,7 +237,7 @@ async fn external_metric_is_explained_in_a_namespace_if_its_rule_selects_one() {
 }
 
 #[tokio::test]
-async fn metric_of_the_other_list_is_named() {
+async fn command_for_the_api_of_a_metric_is_named() {
     let url = serve_prometheus().await;
     let flags = ["--prometheus-url", &url];
     let rules = "rules:\n- seriesQuery: m\n  resources: {template: <<.Resource>>}\n  \
@@ -352,13 +355,13 @@ async fn usage_is_explained_for_the_objects_of_the_request(
     let rules = resource_rules().replace("sum(m{", "sum(m{namespace=\"other\",");
     let (text, outcome) = explain_with(&rules, "resource", "pods/cpu", &flags).await;
     assert_eq!(outcome, Outcome::Failure);
-    let start = "pods/cpu has no value: resourceRules.cpu.containerQuery: no result of the namespace \
-                 shop\n";
+    let start = "pods/cpu has no value: resourceRules.cpu.containerQuery: no result of the \
+                 namespace shop\n";
     assert!(text.starts_with(start), "{text}");
 }
 
 #[tokio::test]
-async fn named_object_without_a_sample_is_explained_by_the_others() {
+async fn object_without_a_sample_is_reported_with_those_that_have_one() {
     let url = serve_prometheus().await;
     let flags = ["--prometheus-url", &url, "--name", "web-9"];
     let (text, outcome) = explain_with(RULES, "custom", "pods/m", &flags).await;

@@ -151,7 +151,7 @@ async fn rule_with_unread_series_is_not_checked_beside_others() {
 
 /// The first line has the causes of three servers, and the number of the others.
 #[tokio::test]
-async fn cause_of_a_rule_is_in_its_place_if_the_first_line_lacks_it() {
+async fn failure_that_the_first_line_leaves_out_is_below_its_rule() {
     let mut urls = vec![serve_series(200, JSON, NO_SAMPLES).await];
     for _ in 0..4 {
         urls.push(serve_status(502).await);
@@ -343,8 +343,8 @@ async fn serve_cluster(pods: Option<Vec<String>>) -> tempfile::NamedTempFile {
 }
 
 /// Checks `resourceRules` against a cluster with these pods, and a Prometheus with the usage of the
-/// pod web-0 and the node node-0. The cluster refuses to list its nodes, and without `pods` also
-/// these.
+/// pod web-0 and the node node-0. The cluster refuses to list nodes. If `pods` is `None`, it also
+/// refuses to list pods.
 async fn check_against_cluster(pods: Option<Vec<String>>) -> (String, Outcome) {
     let now = jiff::Timestamp::now().as_second();
     let labels =

@@ -1,6 +1,8 @@
 //! Checks of the autoscalers.
 
-use hpa_calc::{Settings, explain::UnschedulablePods, settings::SettingPolicy};
+use hpa_calc::{
+    Settings, explain::UnschedulablePods, report::OverwrittenScalings, settings::SettingPolicy,
+};
 
 use super::*;
 use crate::{debug_client::UnstoredStatus, listed_autoscalers::set_other_autoscalers};
@@ -8,7 +10,8 @@ use crate::{debug_client::UnstoredStatus, listed_autoscalers::set_other_autoscal
 #[test]
 fn overwritten_scalings_are_a_warning() {
     let mut cluster = healthy();
-    cluster.autoscalers[0].activity.overwritten_scalings = 4;
+    let scalings = OverwrittenScalings { count: 4, seen_at: None };
+    cluster.autoscalers[0].activity.overwritten_scalings = Some(scalings);
     let expected = "1 autoscaler whose replicas another client changes after each scaling \
                     (ReplicasOverwritten): ";
     let problems = problems(&cluster);
@@ -29,6 +32,38 @@ fn autoscaler_with_unschedulable_pods_waits_for_pods_and_not_for_a_higher_maximu
     assert_eq!(problems(&cluster), [(Level::Warning, expected)]);
     let text = run_checks(&cluster).text(false);
     assert!(text.contains(&format!("{decision}; hpa explain shop/web\n")), "{text}");
+}
+
+/// The conditions don't say that pods are not ready.
+#[test]
+fn autoscaler_at_its_maximum_has_the_cause_of_its_last_decision() {
+    let mut cluster = healthy();
+    let limited = json!([condition("ScalingLimited", "True", "TooManyReplicas", "")]);
+    let mut held = autoscaler("web", limited);
+    let decision = "cpu is at 90%; 2 unready pods counted as 0; maxReplicas is 9";
+    held.activity.last_decision = Some(decision.to_owned());
+    cluster.autoscalers[0] = held;
+    let text = run_checks(&cluster).text(false);
+    let expected = format!(
+        "1 autoscaler held at maxReplicas (TooManyReplicas): shop/web\n    {decision}; hpa explain \
+         shop/web\n"
+    );
+    assert!(text.contains(&expected), "{text}");
+}
+
+#[test]
+fn ignored_pause_precedes_the_maximum() {
+    let mut cluster = healthy();
+    let limited = json!([condition("ScalingLimited", "True", "TooManyReplicas", "")]);
+    cluster.autoscalers[0] = autoscaler("web", limited);
+    annotate(&mut cluster.autoscalers[0].hpa, "pause", "true");
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
+    cluster.built_in.flags.as_mut().expect("flags").enables_hpa = true;
+    cluster.set_acting_controllers();
+    let texts: Vec<_> = problems(&cluster).into_iter().map(|(_, text)| text).collect();
+    let position = |part: &str| texts.iter().position(|text| text.contains(part));
+    let (pause, maximum) = (position("with a pause that kube-"), position("held at maxReplicas"));
+    assert!(pause.is_some() && pause < maximum, "{texts:?}");
 }
 
 #[test]
@@ -106,16 +141,16 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("\n    shop/a: no metrics; hpa explain shop/a\n"), "{text}");
     assert!(text.contains("; hpa explain shop/c\n") && !text.contains("shop/c: "), "{text}");
-    let read = "\n    their status has no conditions 2m after their creation; hpa-1 holds the lease \
-                scaling/hpa; kube-controller-manager holds its lease (cp-1, renewed 1.0s ago); its \
-                HPA controller is off (flags of pod kube-system/k-cp-1)\n";
+    let read = "\n    their status has no conditions 2m after their creation; hpa-1 holds the \
+                lease scaling/hpa; kube-controller-manager holds its lease (cp-1, renewed 1.0s \
+                ago); its HPA controller is off (flags of pod kube-system/k-cp-1)\n";
     assert!(text.contains(read), "{text}");
     let headline = "× 3 errors, 2 warnings: 3 of 7 autoscalers can't scale\n\ncontroller\n";
     assert!(text.starts_with(headline), "{text}");
 }
 
 #[test]
-fn new_autoscaler_of_an_api_that_no_known_controller_handles_is_an_error_after_minutes() {
+fn new_autoscaler_that_no_controller_handles_becomes_an_error() {
     let mut cluster = healthy();
     let object = json!({
         "metadata": { "namespace": "shop", "name": "worker", "creationTimestamp": NOW },
@@ -125,7 +160,7 @@ fn new_autoscaler_of_an_api_that_no_known_controller_handles_is_an_error_after_m
     cluster.autoscalers.push(new);
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("- 1 of 2 autoscalers without a status yet"), "{text}");
-    let holder = cluster.lease.holder.as_mut().expect("a holder");
+    let holder = holder_mut(&mut cluster);
     holder.scope.as_mut().expect("a scope").apis = vec![AutoscalerApi::Core];
     let text = run_checks(&cluster).text(false);
     let finding = "acts on 1 autoscaler (rhpa/shop/worker): an instance with the lease scaling/hpa \
@@ -177,15 +212,14 @@ fn autoscaler_whose_status_is_not_stored_is_not_judged_by_it() {
 }
 
 #[test]
-fn autoscaler_on_which_the_controller_could_not_decide_fails_although_that_is_not_stored() {
+fn undecided_autoscaler_fails_even_if_its_status_is_not_stored() {
     let mut cluster = healthy();
     let failure = Some("queue cannot be read: forbidden".to_owned());
     let unstored = UnstoredStatus { error: "cannot patch".to_owned(), failure };
     for name in ["a", "b"] {
-        cluster.autoscalers.push(autoscaler(name, healthy_conditions()));
-    }
-    for one in &mut cluster.autoscalers[1..] {
-        one.unstored = Some(unstored.clone());
+        let mut failing = autoscaler(name, healthy_conditions());
+        failing.unstored = Some(unstored.clone());
+        cluster.autoscalers.push(failing);
     }
     let headline =
         "2 of 3 autoscalers can't scale; all of them: queue cannot be read: forbidden".to_owned();
@@ -268,8 +302,7 @@ fn paused_autoscalers_are_not_counted_as_able_to_scale() {
     let paused = condition("Paused", "True", "PausedByAnnotation", "");
     conditions.as_array_mut().expect("a list").push(paused);
     cluster.autoscalers.push(autoscaler("paused", conditions));
-    cluster.autoscalers[1].hpa.metadata.annotations =
-        [("autoscaling.hpa-rs.dev/pause".into(), "true".into())].into();
+    annotate(&mut cluster.autoscalers[1].hpa, "pause", "true");
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("√ 1 of 2 autoscalers can scale"), "{text}");
     cluster.autoscalers.remove(0);
@@ -282,8 +315,7 @@ fn paused_autoscaler_that_fails_is_listed_as_paused() {
     let mut cluster = healthy();
     let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no")]);
     cluster.autoscalers = vec![autoscaler("web", failed)];
-    cluster.autoscalers[0].hpa.metadata.annotations =
-        [("autoscaling.hpa-rs.dev/pause".into(), "true".into())].into();
+    annotate(&mut cluster.autoscalers[0].hpa, "pause", "true");
     let paused = "1 autoscaler paused by annotation: shop/web".to_owned();
     assert!(problems(&cluster).contains(&(Level::Warning, paused)));
     assert!(problems(&cluster)[0].1.contains("1 of 1 autoscaler can't scale"));

@@ -9,13 +9,24 @@ fn unavailable(group: &str, version: &str, message: &str) -> MetricsApiService {
     MetricsApiService { group, version, ..metrics_api("False", message) }
 }
 
+fn pods_metric(name: &str) -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    json!({ "type": "Pods", "pods": { "metric": { "name": name }, "target": target } })
+}
+
+/// A value of [`pods_metric`] in the status.
+fn pods_value(name: &str) -> Value {
+    let current = json!({ "averageValue": "5" });
+    json!({ "type": "Pods", "pods": { "metric": { "name": name }, "current": current } })
+}
+
 #[test]
 fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
     let mut cluster = healthy();
     cluster.metrics_apis = Ok(Some(Vec::new()));
-    let unknown = "metrics.k8s.io is not installed, and whether the controller reads the metrics of \
-                   shop/web from another source, such as Prometheus, is unknown: no status has a \
-                   value";
+    let unknown = "metrics.k8s.io is not installed, and whether the controller reads the metrics \
+                   of shop/web from another source, such as Prometheus, is unknown: no status has \
+                   a value";
     assert_eq!(problems(&cluster), [(Level::Skipped, unknown.to_owned())]);
     let disabled = json!([condition("ScalingActive", "False", "ScalingDisabled", "0 replicas")]);
     cluster.autoscalers.push(autoscaler("off", disabled));
@@ -32,13 +43,8 @@ fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
     cluster.autoscalers.push(autoscaler("custom", of_another_api));
     assert!(!problems(&cluster).iter().any(is_of_the_api), "the cause is another one");
     cluster.autoscalers.push(autoscaler("api", healthy_conditions()));
-    cluster.autoscalers[0] = autoscaler(
-        "web",
-        failed(
-            "the server could not find the requested resource (get \
-                                  pods.metrics.k8s.io)",
-        ),
-    );
+    let not_found = "the server could not find the requested resource (get pods.metrics.k8s.io)";
+    cluster.autoscalers[0] = autoscaler("web", failed(not_found));
     let missing = "metrics.k8s.io is not installed, but needed by shop/web".to_owned();
     assert!(problems(&cluster).contains(&(Level::Error, missing)));
     let text = run_checks(&cluster).text(false);
@@ -54,15 +60,12 @@ fn api_is_not_missing_if_a_rule_of_the_controller_has_no_series() {
         "rules[0] of --metrics-config describes rps, but found no series now{ALSO_NOT_BY_API}: \
          {no_api}"
     );
-    let target = json!({ "type": "AverageValue", "averageValue": "1" });
-    let metric =
-        json!({ "type": "Pods", "pods": { "metric": { "name": "rps" }, "target": target } });
     for (message, is_missing) in [(no_api, true), (of_a_rule.as_str(), false)] {
         let conditions =
             json!([condition("ScalingActive", "False", "FailedGetPodsMetric", message)]);
         cluster.autoscalers[0] = autoscaler("web", conditions);
         cluster.autoscalers[0].hpa.spec.metrics =
-            serde_json::from_value(json!([metric])).expect("metrics");
+            serde_json::from_value(json!([pods_metric("rps")])).expect("metrics");
         let text = run_checks(&cluster).text(false);
         let missing = "custom.metrics.k8s.io is not installed, but needed by shop/web";
         assert_eq!(text.contains(missing), is_missing, "{text}");
@@ -79,11 +82,8 @@ fn api_that_another_source_replaces_is_reported_while_that_fails() {
                    connection refused";
     let failed = json!([condition("ScalingActive", "False", "FailedGetPodsMetric", message)]);
     cluster.autoscalers[0] = autoscaler("web", failed);
-    let metric = json!({ "type": "Pods", "pods": {
-        "metric": { "name": "rps" }, "target": { "type": "AverageValue", "averageValue": "1" },
-    } });
     cluster.autoscalers[0].hpa.spec.metrics =
-        serde_json::from_value(json!([metric])).expect("metrics");
+        serde_json::from_value(json!([pods_metric("rps")])).expect("metrics");
     let source = "custom.metrics.k8s.io is not installed: the controller reads these metrics from \
                   another source, such as Prometheus, and got no value for shop/web";
     assert!(problems(&cluster).contains(&(Level::Warning, source.to_owned())));
@@ -107,9 +107,9 @@ fn no_api_is_missing_if_the_controller_reads_another_source() {
     assert!(!text.contains("install metrics-server"), "{text}");
 }
 
-/// One autoscaler has only metrics of the API, the other scales by CPU.
+/// One autoscaler has only a metric of the API, the other also scales by CPU.
 #[test]
-fn missing_api_is_needed_by_autoscalers_with_other_metrics_too() {
+fn missing_api_is_needed_by_autoscalers_that_also_have_other_metrics() {
     let external = json!({ "type": "External", "external": {
         "metric": { "name": "queue" }, "target": { "type": "Value", "value": "1" },
     } });
@@ -139,10 +139,6 @@ fn missing_api_is_needed_by_autoscalers_with_other_metrics_too() {
 
 #[test]
 fn metrics_without_a_value_from_another_source_are_named() {
-    let pods_metric = |name: &str| {
-        let target = json!({ "type": "AverageValue", "averageValue": "1" });
-        json!({ "type": "Pods", "pods": { "metric": { "name": name }, "target": target } })
-    };
     let with_metrics = |name: &str, conditions: Value, current: Value| {
         let mut autoscaler = autoscaler(name, conditions);
         let metrics = json!([pods_metric("rps"), pods_metric("jobs")]);
@@ -150,23 +146,17 @@ fn metrics_without_a_value_from_another_source_are_named() {
         autoscaler.hpa.status.current_metrics = serde_json::from_value(current).expect("values");
         autoscaler
     };
-    let value = |name: &str| {
-        json!({
-            "type": "Pods",
-            "pods": { "metric": { "name": name }, "current": { "averageValue": "5" } },
-        })
-    };
     let failed = format!("no rule of --metrics-config has rps{ALSO_NOT_BY_API}: no API");
     let failed = json!([condition("ScalingActive", "False", "FailedGetPodsMetric", &failed)]);
     let mut cluster = healthy();
     cluster.metrics_apis = Ok(Some(Vec::new()));
-    let both = json!([value("rps"), value("jobs")]);
+    let both = json!([pods_value("rps"), pods_value("jobs")]);
     cluster.autoscalers = vec![with_metrics("both", healthy_conditions(), both)];
     let complete = "custom.metrics.k8s.io is not installed: the controller reads these metrics";
     let text = run_checks(&cluster).text(false);
     assert!(text.contains(complete), "{text}");
 
-    let one = json!([value("rps"), { "type": "" }]);
+    let one = json!([pods_value("rps"), { "type": "" }]);
     cluster.autoscalers.push(with_metrics("one", healthy_conditions(), one));
     cluster.autoscalers.push(with_metrics("none", failed, json!([])));
     let text = run_checks(&cluster).text(false);
@@ -182,15 +172,9 @@ fn failed_cpu_does_not_make_the_api_of_a_metric_with_a_value_needed() {
     let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "down")]);
     cluster.autoscalers[0] = autoscaler("web", failed);
     let hpa = &mut cluster.autoscalers[0].hpa;
-    let rps = json!({ "type": "Pods", "pods": {
-        "metric": { "name": "rps" }, "target": { "type": "AverageValue", "averageValue": "1" },
-    } });
-    hpa.spec.metrics.push(serde_json::from_value(rps).expect("a metric"));
-    let value = json!({ "type": "Pods", "pods": {
-        "metric": { "name": "rps" }, "current": { "averageValue": "5" },
-    } });
-    hpa.status.current_metrics =
-        serde_json::from_value(json!([{ "type": "" }, value])).expect("values");
+    hpa.spec.metrics.push(serde_json::from_value(pods_metric("rps")).expect("a metric"));
+    let values = json!([{ "type": "" }, pods_value("rps")]);
+    hpa.status.current_metrics = serde_json::from_value(values).expect("values");
     cluster.metrics_apis = Ok(Some(vec![
         unavailable("metrics.k8s.io", "v1beta1", "no nodes"),
         unavailable("custom.metrics.k8s.io", "v1beta1", "no pods"),

@@ -12,9 +12,7 @@ fn as_tenant() -> ClusterState {
         |action: &str| Unavailable::Forbidden { action: action.into(), message: "no".into() };
     let mut cluster = healthy();
     cluster.scope.namespace = Some("shop".to_owned());
-    cluster.lease.holder = Err(forbidden("get the lease scaling/hpa"));
-    cluster.leader = Err(forbidden("get the lease scaling/hpa"));
-    cluster.status = Err(forbidden("get the lease scaling/hpa"));
+    set_unavailable(&mut cluster, &forbidden("get the lease scaling/hpa"));
     cluster.built_in.holder = Err(forbidden("get the lease kube-system/kube-controller-manager"));
     cluster.built_in.flags = None;
     cluster.metrics_apis = Err(kubectl::forbidden("no APIServices"));
@@ -101,9 +99,9 @@ fn other_writers_of_a_tenant_are_a_problem_only_if_they_write_at_the_same_time()
     assert!(found.iter().all(|one| one.0 == Level::Skipped), "a migration: {found:?}");
 
     cluster.autoscalers[0].controller.at = cluster.autoscalers[1].controller.at;
-    let conflict = "‼ 0 errors, 1 warning: kube-controller-manager stored the status of 1 autoscaler \
-                    last, most recently 10s ago: shop/web; if it handles the same autoscalers as \
-                    the holder of the lease, both overwrite each other's decisions; whether a \
-                    controller is active";
+    let conflict = "‼ 0 errors, 1 warning: kube-controller-manager stored the status of 1 \
+                    autoscaler last, most recently 10s ago: shop/web; if it handles the same \
+                    autoscalers as the holder of the lease, both overwrite each other's decisions; \
+                    whether a controller is active";
     assert!(headline(&cluster).starts_with(conflict), "{}", headline(&cluster));
 }

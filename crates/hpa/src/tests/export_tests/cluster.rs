@@ -99,17 +99,13 @@ pub(crate) async fn scrape_controller() -> String {
         per_autoscaler: true,
         ..TelemetryOptions::default()
     }));
-    // This metric is exported only with TLS.
+    // The expiry of the certificate is exported only with TLS.
     let generated = GeneratedCertificate::generate(&local_names(), Timestamp::now());
     let GeneratedCertificate { chain, key, .. } = generated.expect("a certificate");
-    let certificate = ServingCertificate::from_pem(
-        chain.as_bytes(),
-        key.as_bytes(),
-        HandshakeSettings::default(),
-    );
+    let certificate = ServingCertificate::from_pem(&chain, &key, HandshakeSettings::default());
     let not_after = certificate.expect("a usable certificate").not_after_gauge();
     telemetry.attach_collector(Arc::new(not_after));
-    // This metric is exported only with leader election.
+    // Whether this instance leads is exported only with leader election.
     telemetry.set_leader("hpa-controller", true);
     let source = ClientSource::Kubeconfig { path: Some(served.kubeconfig.clone()), context: None };
     let config = ClientConfig { source, ..ClientConfig::default() };

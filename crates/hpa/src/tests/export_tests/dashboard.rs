@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{DASHBOARD, RULES, collect_strings, queries::Query};
+use super::{DASHBOARD, RULES, alerting_rules, collect_strings, queries::Query};
 
 /// Columns of Grafana's grid.
 const COLUMNS: u64 = 24;
@@ -80,12 +80,10 @@ fn panel_errors(panel: &Value) -> Vec<String> {
             errors.push("a target has no expr or a duplicate refId".to_owned());
         }
     }
-    let sources = targets.iter().chain([panel]).map(|part| &part["datasource"]);
-    if targets.is_empty()
-        || sources
-            .into_iter()
-            .any(|source| source["type"] != "prometheus" || source["uid"] != DATA_SOURCE)
-    {
+    let has_other_source = |part: &Value| {
+        part["datasource"]["type"] != "prometheus" || part["datasource"]["uid"] != DATA_SOURCE
+    };
+    if targets.is_empty() || targets.iter().chain([panel]).any(has_other_source) {
         errors.push("no target, or another data source".to_owned());
     }
     errors
@@ -95,11 +93,11 @@ fn panel_errors(panel: &Value) -> Vec<String> {
 fn threshold_errors(thresholds: &Value) -> Option<String> {
     let steps = thresholds["steps"].as_array().map_or(&[][..], Vec::as_slice);
     let values: Vec<Option<f64>> = steps.iter().map(|step| step["value"].as_f64()).collect();
-    let ascending = values.first() == Some(&None)
+    let is_ascending = values.first() == Some(&None)
         && values[1..].iter().all(Option::is_some)
         && values.windows(2).all(|pair| pair[0].is_none() || pair[0] < pair[1]);
     let has_colors = steps.iter().all(|step| !text(step, "color").is_empty());
-    let is_valid = thresholds["mode"] == "absolute" && ascending && has_colors;
+    let is_valid = thresholds["mode"] == "absolute" && is_ascending && has_colors;
     (!is_valid).then(|| format!("invalid thresholds {thresholds}"))
 }
 
@@ -174,14 +172,9 @@ fn broken_dashboard_is_detected() {
 
 #[test]
 fn every_alert_links_to_a_panel_with_its_metric() {
-    let (dashboard, rules): (_, Value) =
-        (dashboard(), serde_saphyr::from_str(RULES).expect("YAML"));
-    let alerts: Vec<&Value> = rules["groups"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .flat_map(|group| group["rules"].as_array().into_iter().flatten())
-        .collect();
+    let dashboard = dashboard();
+    let rules: Value = serde_saphyr::from_str(RULES).expect("YAML");
+    let alerts: Vec<&Value> = alerting_rules(&rules).collect();
     assert!(alerts.len() >= 11, "{alerts:?}");
     let metrics = |expression: &str| -> BTreeSet<String> {
         Query::parse(expression).selectors.into_iter().map(|(metric, _)| metric).collect()

@@ -8,6 +8,8 @@ mod queries;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use self::queries::Query;
 pub(crate) use self::{cluster::scrape_controller, exposition::Exposition};
 
@@ -19,19 +21,25 @@ const DOCUMENTATION: &str = include_str!("../../../../../docs/metrics.md");
 const TARGET_LABELS: [&str; 4] = ["job", "namespace", "pod", "instance"];
 
 /// Collects the strings under a key at any depth.
-fn collect_strings<'a>(value: &'a serde_json::Value, key: &str, strings: &mut Vec<&'a str>) {
+fn collect_strings<'a>(value: &'a Value, key: &str, strings: &mut Vec<&'a str>) {
     match value {
-        serde_json::Value::Object(members) => {
-            strings.extend(members.get(key).and_then(serde_json::Value::as_str));
+        Value::Object(members) => {
+            strings.extend(members.get(key).and_then(Value::as_str));
             members.values().for_each(|member| collect_strings(member, key, strings));
         }
-        serde_json::Value::Array(items) => {
+        Value::Array(items) => {
             for item in items {
                 collect_strings(item, key, strings);
             }
         }
         _ => {}
     }
+}
+
+/// The alerting rules of all groups in a file of rules.
+pub(crate) fn alerting_rules(file: &Value) -> impl Iterator<Item = &Value> {
+    let groups = file["groups"].as_array().into_iter().flatten();
+    groups.flat_map(|group| group["rules"].as_array().into_iter().flatten())
 }
 
 /// Returns the metrics and labels of a query that are not exported.
@@ -77,8 +85,8 @@ async fn exported_metrics_match_documentation_dashboard_and_alerts() {
     let exposition = Exposition::parse(&scrape_controller().await);
     assert_eq!(exposition.families, documented_families());
 
-    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).expect("JSON");
-    let rules: serde_json::Value = serde_saphyr::from_str(RULES).expect("YAML");
+    let dashboard: Value = serde_json::from_str(DASHBOARD).expect("JSON");
+    let rules: Value = serde_saphyr::from_str(RULES).expect("YAML");
     let mut expressions = Vec::new();
     collect_strings(&dashboard, "expr", &mut expressions);
     let panel_query_count = expressions.len();

@@ -27,22 +27,21 @@ pub(super) fn flags() -> Page {
     let mut page = Page::new(
         "flags.md",
         "Flags",
-        "All commands and their flags. A flag overrides its environment variable. `hpa COMMAND --help` \
-         prints the same.",
+        "All commands and their flags. A flag overrides its environment variable. `hpa COMMAND \
+         --help` prints the same.",
     );
     for (name, command) in commands() {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         page.write(format_args!("\n## {name}\n\n{about}.\n"));
         page.names.push(name.clone());
         let mut heading = None;
-        let mut is_first = true;
         for argument in command.get_arguments().filter(|argument| is_documented(argument)) {
             let current = argument.get_help_heading();
-            if is_first || current != heading {
+            if heading != Some(current) {
                 let title = current.map(|title| format!("**{title}**"));
                 page.start_table(title.as_deref(), &["flag", "default", "variable", ""]);
             }
-            (heading, is_first) = (current, false);
+            heading = Some(current);
             add_flag(&mut page, &name, argument);
         }
     }
@@ -95,8 +94,8 @@ pub(super) fn exit_statuses() -> Page {
     let mut page = Page::new(
         "exit-statuses.md",
         "Exit statuses",
-        "The status is 0 after a success, 1 after an error, and 2 if the arguments are invalid, unless \
-         the table says otherwise.",
+        "The status is 0 after a success, 1 after an error, and 2 if the arguments are invalid, \
+         unless the table says otherwise.",
     );
     page.start_table(None, &["command", "exit status"]);
     for (name, command) in commands() {

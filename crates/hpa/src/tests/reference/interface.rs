@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, fs};
 
 use super::{pages, read_file, repository_path};
 
-/// The names of the last release. A release replaces the file (RELEASING.md).
-const RELEASED_NAMES: &str = "release/interface.txt";
+/// The file with the names of the last release. A release replaces it (RELEASING.md).
+const RELEASED_NAMES_FILE: &str = "release/interface.txt";
 /// If this environment variable is set, the test writes the names of this version to the file.
 const UPDATE_VARIABLE: &str = "UPDATE_INTERFACE";
 
@@ -44,10 +44,10 @@ async fn changes_since_the_last_release_are_in_the_changelog() {
     assert!(current.len() > 500, "{current:?}");
     if std::env::var_os(UPDATE_VARIABLE).is_some() {
         let lines: Vec<&str> = current.iter().map(String::as_str).collect();
-        fs::write(repository_path(RELEASED_NAMES), lines.join("\n") + "\n").expect("a file");
+        fs::write(repository_path(RELEASED_NAMES_FILE), lines.join("\n") + "\n").expect("a file");
     }
     let missing =
-        unmentioned_changes(&read_file(RELEASED_NAMES), &current, &read_file("CHANGELOG.md"));
+        unmentioned_changes(&read_file(RELEASED_NAMES_FILE), &current, &read_file("CHANGELOG.md"));
     assert!(
         missing.is_empty(),
         "CHANGELOG.md, section Unreleased, has no line about:\n  {}",
@@ -60,12 +60,12 @@ fn change_of_the_interface_needs_a_line_in_the_changelog() {
     let released = "flags: hpa run --old\nflags: hpa run --same\n";
     let current =
         BTreeSet::from(["flags: hpa run --new".to_owned(), "flags: hpa run --same".to_owned()]);
-    let none =
+    let without_both =
         "# Changelog\n\n## Unreleased\n\n- `--older` and --old, --new\n\n## 0.1.0\n\n- `--new`\n";
     assert_eq!(
-        unmentioned_changes(released, &current, none),
+        unmentioned_changes(released, &current, without_both),
         ["added: flags: hpa run --new", "removed: flags: hpa run --old"]
     );
-    let both = "# Changelog\n\n## Unreleased\n\n- `hpa run --new`, instead of `--old`\n";
-    assert_eq!(unmentioned_changes(released, &current, both), [""; 0]);
+    let with_both = "# Changelog\n\n## Unreleased\n\n- `hpa run --new`, instead of `--old`\n";
+    assert_eq!(unmentioned_changes(released, &current, with_both), [""; 0]);
 }

@@ -4,13 +4,6 @@
 //! `just reference` writes the pages. The tests fail if a page is stale, or if a name was added or
 //! removed since the last release and the changelog doesn't mention it.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "an invalid file fails the test"
-)]
-
 mod charts;
 mod flags;
 mod interface;

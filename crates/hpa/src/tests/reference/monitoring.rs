@@ -3,15 +3,15 @@
 use serde_json::Value;
 
 use super::{Page, code, read_yaml};
-use crate::tests::export_tests::Exposition;
+use crate::tests::export_tests::{Exposition, alerting_rules};
 
 /// `exposition` must have all metrics, in Prometheus's text format.
 pub(super) fn metrics(exposition: &str) -> Page {
     let mut page = Page::new(
         "metrics.md",
         "Metrics",
-        "The metrics that `hpa run` exports with all its sources. [Metrics](../metrics.md) names the \
-         flag that each one needs.",
+        "The metrics that `hpa run` exports with all its sources. [Metrics](../metrics.md) names \
+         the flag that each one needs.",
     );
     page.start_table(None, &["metric", "type", "labels", ""]);
     let help = |name: &str| {
@@ -35,8 +35,7 @@ pub(super) fn alerts() -> Page {
     );
     let rules = read_yaml("charts/hpa-controller/files/rules.yaml");
     page.start_table(None, &["alert", "severity", "for", "", "expression"]);
-    let groups = rules["groups"].as_array().into_iter().flatten();
-    for rule in groups.flat_map(|group| group["rules"].as_array().into_iter().flatten()) {
+    for rule in alerting_rules(&rules) {
         let text = |pointer: &str| rule.pointer(pointer).and_then(Value::as_str).unwrap_or("");
         let Some(name) = rule["alert"].as_str() else { continue };
         let link = format!("[{name}](../alerts.md#{})", name.to_lowercase());

@@ -54,13 +54,9 @@ fn type_name(schema: &Value) -> String {
     if schema["x-kubernetes-int-or-string"] == true {
         return "quantity".to_owned();
     }
-    let kind = schema["format"].as_str().or(schema["type"].as_str()).unwrap_or_default();
-    match schema["enum"].as_array() {
-        Some(values) => values
-            .iter()
-            .map(|value| code(value.as_str().unwrap_or_default()))
-            .collect::<Vec<_>>()
-            .join(", "),
-        None => kind.to_owned(),
+    if let Some(values) = schema["enum"].as_array() {
+        let values = values.iter().map(|value| code(value.as_str().unwrap_or_default()));
+        return values.collect::<Vec<_>>().join(", ");
     }
+    schema["format"].as_str().or(schema["type"].as_str()).unwrap_or_default().to_owned()
 }

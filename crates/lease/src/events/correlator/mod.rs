@@ -14,7 +14,7 @@ use lru::LruCache;
 
 use super::event::{ObjectReference, RecordedEvent, truncate_message};
 
-/// The maximum number of entries in each LRU cache.
+/// The maximum number of entries in each LRU cache: 4096, as in client-go.
 const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 /// From this many different messages on, similar events are combined.
 const COMBINE_THRESHOLD: usize = 10;

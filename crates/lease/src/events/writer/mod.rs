@@ -25,7 +25,7 @@ use super::{
 };
 use crate::request_error::RequestError;
 
-/// The component name in the reference's events.
+/// The component in the events of the reference controller.
 const COMPONENT: &str = "horizontal-pod-autoscaler";
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -172,7 +172,8 @@ async fn record_does_not_block_and_counts_dropped_events() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    // 1000 events were queued before the writer started, and 90 after that.
+    // 1000 events were queued before the writer started, and 90 after that. The object's budget is
+    // 25 events.
     assert_eq!(recorder.dropped().over_budget.load(Ordering::Relaxed), 1090 - 25);
     assert_eq!(requests.lock().len(), 25);
     drop(recorder);

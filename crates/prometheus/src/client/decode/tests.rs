@@ -7,7 +7,7 @@ fn vector(samples: &str) -> String {
 }
 
 fn decode(body: &str) -> Result<QueryResult, QueryFailure> {
-    decode_query(body.as_bytes(), Compat::Off)
+    decode_instant(body.as_bytes(), Compat::Off)
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn nan_and_infinities_are_decoded() {
 #[test]
 fn native_histogram_is_not_a_number() {
     let body = vector(r#"[{"metric":{},"histogram":[2.25,{"count":"1"}]}]"#);
-    let value = |compat| match decode_query(body.as_bytes(), compat) {
+    let value = |compat| match decode_instant(body.as_bytes(), compat) {
         Ok(QueryResult::Vector(Some(samples))) => (samples[0].timestamp_ms, samples[0].value),
         other => panic!("{other:?}"),
     };
@@ -58,7 +58,7 @@ fn metadata_has_the_type_of_a_metric() {
 }
 
 #[test]
-fn query_is_at_fault_for_a_string() {
+fn string_result_is_caused_by_the_query() {
     let body = r#"{"status":"success","data":{"resultType":"string","result":[1,"x"]}}"#;
     let failure = decode(body).unwrap_err();
     assert!(failure.is_caused_by_query() && !failure.lacks_server());
@@ -67,7 +67,10 @@ fn query_is_at_fault_for_a_string() {
 
 #[rstest]
 #[case::empty("", "EOF")]
-#[case::html("<html>", "it isn't JSON, but may be a login page")]
+#[case::html("<html>", "it isn't a JSON object, but may be a login page")]
+#[case::literal("no healthy upstream", "it isn't a JSON object, but may be a login page")]
+#[case::number("404 page not found", "it isn't a JSON object, but may be a login page")]
+#[case::invalid(r#" {"status":success}"#, "expected value at line 1")]
 #[case::half(r#"{"status":"success","data":{"resu"#, "EOF")]
 #[case::no_data(r#"{"status":"success"}"#, "no data")]
 #[case::null_data(r#"{"status":"success","data":null}"#, "no data")]
@@ -98,7 +101,8 @@ fn warnings_of_a_response_are_decoded() {
         let body = format!(
             r#"{{"status":"success","data":{{"resultType":"vector","result":[]}}{warnings}}}"#
         );
-        let (_, warnings) = decode_result(body.as_bytes(), Compat::Off).expect("a result");
+        let (_, warnings) =
+            decode_instant_with_warnings(body.as_bytes(), Compat::Off).expect("a result");
         warnings.into_iter().map(Cow::into_owned).collect::<Vec<_>>()
     };
     assert_eq!(

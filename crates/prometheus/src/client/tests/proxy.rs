@@ -13,8 +13,13 @@ use crate::client::{
     Authentication, Client, InstantQuery, QueryFailure, Settings, TimeoutParameter,
 };
 
-/// The heads of requests.
+/// The heads of requests, with the names of headers in lower case.
 type Heads = Arc<Mutex<Vec<String>>>;
+
+/// `me:hunter2` in Base64, for the proxy.
+const PROXY_CREDENTIALS: &str = "bWU6aHVudGVyMg==";
+/// `user:secret` in Base64, for the server.
+const SERVER_CREDENTIALS: &str = "dXNlcjpzZWNyZXQ=";
 
 /// Serves an empty vector, as a proxy or as the server itself.
 async fn serve() -> (SocketAddr, Heads) {
@@ -33,7 +38,7 @@ async fn serve() -> (SocketAddr, Heads) {
                         return;
                     }
                 }
-                received.lock().push(head.to_lowercase());
+                received.lock().push(with_lower_case_names(&head));
                 let body = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
                 let length = body.len();
                 let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
@@ -42,6 +47,14 @@ async fn serve() -> (SocketAddr, Heads) {
         }
     });
     (address, heads)
+}
+
+fn with_lower_case_names(head: &str) -> String {
+    let line = |line: &str| match line.split_once(": ") {
+        Some((name, value)) => format!("{}: {value}", name.to_lowercase()),
+        None => line.to_owned(),
+    };
+    head.split("\r\n").map(line).collect::<Vec<_>>().join("\r\n")
 }
 
 async fn query(settings: Settings, variables: Vec<(&str, String)>) -> Result<(), QueryFailure> {
@@ -63,11 +76,13 @@ async fn proxy_forwards_requests_to_a_server_without_tls() {
     let settings = Settings::new("p", "http://user:secret@prometheus.test:9090/prefix").unwrap();
     query(settings, variables).await.unwrap();
     let head = heads.lock().pop().unwrap();
-    let line = "post http://prometheus.test:9090/prefix/api/v1/query http/1.1\r\n";
+    let line = "POST http://prometheus.test:9090/prefix/api/v1/query HTTP/1.1\r\n";
     assert!(head.starts_with(line), "{head}");
     assert!(head.contains("\r\nhost: prometheus.test:9090\r\n"), "{head}");
-    assert!(head.contains("\r\nproxy-authorization: basic bwu6ahvudgvymg==\r\n"), "{head}");
-    assert!(head.contains("\r\nauthorization: basic dxnlcjpzzwnyzxq=\r\n"), "{head}");
+    let for_proxy = format!("\r\nproxy-authorization: Basic {PROXY_CREDENTIALS}\r\n");
+    assert!(head.contains(&for_proxy), "{head}");
+    let for_server = format!("\r\nauthorization: Basic {SERVER_CREDENTIALS}\r\n");
+    assert!(head.contains(&for_server), "{head}");
 }
 
 #[tokio::test]
@@ -78,9 +93,10 @@ async fn server_with_tls_is_reached_through_a_tunnel() {
     // The proxy of this test opens no tunnel, so the query fails.
     query(settings, variables).await.unwrap_err();
     let head = heads.lock().pop().unwrap();
-    assert!(head.starts_with("connect prometheus.test:443 http/1.1\r\n"), "{head}");
-    assert!(head.contains("\r\nproxy-authorization: basic bwu6ahvudgvymg==\r\n"), "{head}");
-    assert!(!head.contains("dxnlcjpzzwnyzxq="), "the server's credentials: {head}");
+    assert!(head.starts_with("CONNECT prometheus.test:443 HTTP/1.1\r\n"), "{head}");
+    let for_proxy = format!("\r\nproxy-authorization: Basic {PROXY_CREDENTIALS}\r\n");
+    assert!(head.contains(&for_proxy), "{head}");
+    assert!(!head.contains(SERVER_CREDENTIALS), "{head}");
 }
 
 #[rstest]
@@ -123,8 +139,8 @@ async fn proxy_of_the_kubeconfig_takes_precedence_over_variables() {
     };
     query(settings, vec![("HTTP_PROXY", other.to_string())]).await.unwrap();
     let head = heads.lock().pop().unwrap();
-    assert!(head.starts_with("post http://127.0.0.1:1/api/v1/query http/1.1\r\n"), "{head}");
-    assert!(head.contains("\r\nauthorization: bearer secret\r\n"), "{head}");
+    assert!(head.starts_with("POST http://127.0.0.1:1/api/v1/query HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains("\r\nauthorization: Bearer secret\r\n"), "{head}");
 }
 
 #[tokio::test]

@@ -202,7 +202,7 @@ async fn header_can_have_several_values() {
 #[case::success_of_a_proxy(
     200,
     "<html>",
-    Some("isn't a response of Prometheus: it isn't JSON, but may be a login page")
+    Some("isn't a response of Prometheus: it isn't a JSON object, but may be a login page")
 )]
 #[case::error_of_a_proxy(503, "<html>", Some("unknown response code 503"))]
 #[case::too_long_for_get(414, "", Some("unknown response code 414: the query is too long for GET"))]

@@ -118,7 +118,7 @@ impl Decoder {
         if errors.is_empty() {
             return Ok(config);
         }
-        Err(ConfigError::Fields(FieldErrors { errors, rest: Box::new(config) }))
+        Err(ConfigError::Fields(FieldErrors { errors, valid_fields: Box::new(config) }))
     }
 
     fn add_error(&mut self, node: &Node, message: impl Into<String>) {

@@ -35,7 +35,7 @@ pub(super) fn parse_all(text: &str) -> Result<Vec<ManifestRules>, ConfigError> {
         return Ok(found);
     }
     match documents.first().and_then(|document| object_kind(document)) {
-        Some(kind) => Err(ConfigError::OtherKind(kind.to_owned())),
+        Some(kind) => Err(ConfigError::NoRulesInKind(kind.to_owned())),
         None => Ok(vec![ManifestRules { place: String::new(), config: Config::parse(text) }]),
     }
 }
@@ -68,7 +68,7 @@ fn find_in_values(document: &Node, kind: &str) -> Option<ManifestRules> {
     }
     let mistake = controller_mistake(document, 0)?;
     let place = place(mistake.position.unwrap_or_default());
-    let fields = FieldErrors { errors: vec![mistake], rest: Box::default() };
+    let fields = FieldErrors { errors: vec![mistake], valid_fields: Box::default() };
     Some(ManifestRules { place, config: Err(ConfigError::Fields(fields)) })
 }
 
@@ -117,6 +117,7 @@ fn find_values<'n>(
     let is_misspelled =
         !is_controller && is_similar(grandparent, "metrics") && is_similar(parent, "prometheus");
     if is_misspelled {
+        // `controller_mistake` reports it.
         return None;
     }
     if let Some(rules) = node.member("rules") {
@@ -220,7 +221,7 @@ fn parse_embedded(file: &str, line: usize, content: &str) -> Result<Config, Conf
         Err(ConfigError::Fields(mut fields)) => {
             let positions = fields.errors.iter_mut().filter_map(|error| error.position.as_mut());
             positions.for_each(move_position);
-            fields.rest.positions.0.values_mut().for_each(move_position);
+            fields.valid_fields.positions.0.values_mut().for_each(move_position);
             Err(ConfigError::Fields(fields))
         }
         Err(error) => Err(error),
@@ -270,8 +271,8 @@ mod tests {
     fn config_map_is_read_with_positions_in_its_file() {
         let file = |query: &str| {
             format!(
-                "apiVersion: v1\nkind: Namespace\n---\nkind: ConfigMap\ndata:\n  config.yaml: |\n    \
-                 rules:\n    - {query}\n"
+                "apiVersion: v1\nkind: Namespace\n---\nkind: ConfigMap\ndata:\n  config.yaml: \
+                 |\n    rules:\n    - {query}\n"
             )
         };
         let config = parse(&file("seriesQuery: up")).unwrap();
@@ -287,8 +288,8 @@ mod tests {
         let values = |default: &str| {
             format!(
                 "prometheus-adapter:\n  image: {{tag: v1}}\n  rules:\n    {default}\n    custom: \
-                 [{{seriesQuery: up}}]\n    external: [{{seriesQuery: e}}]\n    resource: {{window: \
-                 3m}}\n"
+                 [{{seriesQuery: up}}]\n    external: [{{seriesQuery: e}}]\n    resource: \
+                 {{window: 3m}}\n"
             )
         };
         let config = parse(&values("default: false")).unwrap();

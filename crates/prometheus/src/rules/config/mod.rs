@@ -3,7 +3,7 @@
 //! The file is read strictly: unknown and repeated fields are errors. Up to 100 errors in fields
 //! are reported at once, with line and column. Scalars have their YAML 1.1 meaning, as in
 //! prometheus-adapter: `no` is false, a number can be a string, and `null` is the same as an absent
-//! field. After a merge key, `null` resets strings, lists and options.
+//! field, with one exception: it clears a string, list or option that a merge key (`<<`) has set.
 
 mod decode;
 mod duration;
@@ -59,7 +59,7 @@ pub struct DiscoveryRule {
 }
 
 /// A condition on the name of a series, with exactly one of the fields.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RegexFilter {
     /// A regular expression that must match a part of the name.
     pub is: String,
@@ -68,7 +68,7 @@ pub struct RegexFilter {
 }
 
 /// Maps labels to resources.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ResourceMapping {
     /// The template of a label for `.Group` and `.Resource`.
     pub template: String,
@@ -79,7 +79,7 @@ pub struct ResourceMapping {
 }
 
 /// The naming of metrics.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NameMapping {
     /// A regular expression that matches a part of a series' name. Empty matches all.
     pub matches: String,
@@ -170,7 +170,7 @@ impl Config {
         }
         let Some(document) = yaml::parse(text)? else { return Ok(Self::default()) };
         match object_kind(&document) {
-            Some(kind) => Err(ConfigError::NotAFile(kind.to_owned())),
+            Some(kind) => Err(ConfigError::ObjectInsteadOfRules(kind.to_owned())),
             None => decode::decode(&document),
         }
     }
@@ -189,11 +189,11 @@ impl Config {
 }
 
 /// Labels and the resources that they name, in the order of the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Overrides(Vec<(String, OverrideTarget)>);
 
 /// The resource of an override.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OverrideTarget {
     /// The API group. Empty for any group with the resource.
     pub group: String,
@@ -232,13 +232,13 @@ pub enum ConfigError {
     #[error(
         "there are no rules in this {0}: write a rules file, a ConfigMap with one, or Helm values"
     )]
-    OtherKind(String),
+    NoRulesInKind(String),
     /// An object where a rules file is needed, with its kind.
     #[error(
-        "this is a {0}, not a rules file: write the rules themselves to a file, such as the text of \
-         the entry in `data` of a ConfigMap"
+        "this is a {0}, not a rules file: write the rules themselves to a file, such as the text \
+         of the entry in `data` of a ConfigMap"
     )]
-    NotAFile(String),
+    ObjectInsteadOfRules(String),
     /// Fields are unknown, repeated or have invalid values.
     #[error("{0}")]
     Fields(FieldErrors),
@@ -255,8 +255,8 @@ fn object_kind(document: &Node) -> Option<&str> {
 pub struct FieldErrors {
     /// No warnings.
     pub errors: Vec<Finding>,
-    /// The other fields of the file.
-    pub rest: Box<Config>,
+    /// The fields of the file without errors.
+    pub valid_fields: Box<Config>,
 }
 
 /// A mistake or a likely mistake in a field of a rules file.

@@ -82,8 +82,8 @@ fn empty_file_has_no_rules(#[case] text: &str) {
 #[test]
 fn scalars_have_their_yaml_1_1_meaning() {
     let config = parsed(
-        "rules:\n- seriesQuery: 5\n  metricsQuery: null\n  seriesFilters: [{is: yes, isNot: ~}, null]\n\
-         - resources: {namespaced: On, overrides: {a: null}}\n-\n",
+        "rules:\n- seriesQuery: 5\n  metricsQuery: null\n  seriesFilters: [{is: yes, isNot: ~}, \
+         null]\n- resources: {namespaced: On, overrides: {a: null}}\n-\n",
     );
     let [first, second, third] = &config.rules[..] else { panic!("{config:?}") };
     assert_eq!((&*first.series_query, &*first.metrics_query), ("5", ""));
@@ -111,7 +111,8 @@ fn anchors_and_merge_keys_are_followed() {
 #[case::text("foo", "line 1, column 1: must be a mapping, not `foo`")]
 #[case::unknown(
     "foo: 1",
-    "line 1, column 1: unknown field `foo`: expected one of rules, externalRules, resourceRules, servers"
+    "line 1, column 1: unknown field `foo`: expected one of rules, externalRules, resourceRules, \
+     servers"
 )]
 #[case::misspelled(
     "rules:\n- metricQuery: a",
@@ -129,9 +130,9 @@ fn anchors_and_merge_keys_are_followed() {
 #[case::no_list("rules: {a: b}", "line 1, column 8: rules: must be a list, not a mapping")]
 #[case::sections_of_a_chart(
     "rules: {default: false, external: []}",
-    "line 1, column 8: rules: must be a list, not a mapping: `custom`, `external` and `resource` below \
-     `rules` are values of a Helm chart. Write them as the lists `rules` and `externalRules`, and as \
-     `resourceRules`"
+    "line 1, column 8: rules: must be a list, not a mapping: `custom`, `external` and `resource` \
+     below `rules` are values of a Helm chart. Write them as the lists `rules` and \
+     `externalRules`, and as `resourceRules`"
 )]
 #[case::no_rule("rules: [5]", "line 1, column 9: rules[0]: must be a mapping, not `5`")]
 #[case::no_text(
@@ -204,8 +205,8 @@ fn long_files_are_refused() {
 fn servers_are_read_with_all_fields() {
     let config = Config::parse(
         "servers:\n\
-         - {name: eu, url: 'http://eu', headers: [X-Scope-OrgID=a], authInCluster: yes, timeout: 5s}\n\
-         rules:\n\
+         - {name: eu, url: 'http://eu', headers: [X-Scope-OrgID=a], authInCluster: yes, timeout: \
+         5s}\nrules:\n\
          - {seriesQuery: up, server: eu}\n",
     );
     let config = config.unwrap();

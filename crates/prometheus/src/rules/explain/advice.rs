@@ -2,12 +2,15 @@
 
 use std::cmp::Reverse;
 
-use super::Warning;
-use crate::rules::{
-    counter::plain_counter,
-    quantile::aggregation_without_le,
-    query::{example_query, selects_objects},
-    registry::DiscoveredRule,
+use super::{MAX_EXAMPLES, Warning};
+use crate::{
+    promql::{self, Node, is_one_of},
+    rules::{
+        counter::plain_counter,
+        quantile::aggregation_without_le,
+        query::{example_query, selects_objects},
+        registry::DiscoveredRule,
+    },
 };
 
 /// Suffixes of series whose unit is often confused in targets, with the unit and advice.
@@ -16,7 +19,7 @@ const UNITS: [(&[&str], &str, &str); 5] = [
     (&["_microseconds", "_us"], "microseconds", "a target of 1 is a microsecond"),
     (&["_kilobytes", "_kb", "_megabytes", "_mb"], "multiples of bytes", "don't use Ki, Mi or Gi"),
     (&["_percent", "_percentage"], "percent", "a target of 80 is 80 percent"),
-    (&["_ratio"], "a ratio from 0 to 1", "80 percent are a target of 800m"),
+    (&["_ratio"], "a ratio from 0 to 1", "80 percent is a target of 800m"),
 ];
 
 /// Finds likely mistakes by heuristics, because a query can be any expression.
@@ -50,7 +53,8 @@ pub fn expression_warnings(series: &str, query: &str) -> Vec<Warning> {
 }
 
 /// Finds likely mistakes in a query for objects that `label` names. `others` are the labels of
-/// other resources: a query that groups by one of them is not a mistake.
+/// other resources: a query that groups by one of them is not a mistake. A query that isn't PromQL
+/// is checked only for its selection of objects.
 pub(in crate::rules) fn object_warnings(
     template: &str,
     query: &str,
@@ -61,43 +65,40 @@ pub(in crate::rules) fn object_warnings(
     if !selects_objects(template) {
         warnings.push(Warning::NoMatchers);
     }
-    let aggregations = ["sum", "avg", "max", "min", "count"];
-    let words = || query.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
-    let aggregates = words().any(|word| aggregations.contains(&word));
-    let has_grouping = words().any(|word| word == "without")
-        || is_grouped_by(query, label)
-        || others.iter().any(|other| is_grouped_by(query, other));
+    let Ok(expr) = promql::parse(query) else { return warnings };
+    let names_objects =
+        |grouped: &&str| *grouped == label || others.iter().any(|other| other == grouped);
+    let (mut aggregates, mut has_grouping) = (false, false);
+    expr.visit(&mut |expr| {
+        if let Node::Aggregation(name, grouping, _) = &expr.node {
+            aggregates |= is_one_of(name, &["sum", "avg", "max", "min", "count"]);
+            has_grouping |= grouping.as_ref().is_some_and(|grouping| {
+                !grouping.is_by || grouping.labels.iter().any(names_objects)
+            });
+        }
+    });
     if aggregates && !has_grouping {
         warnings.push(Warning::NotGroupedBy { label: label.to_owned() });
     }
     warnings
 }
 
-/// Whether a `by (…)` has the label.
-fn is_grouped_by(query: &str, label: &str) -> bool {
-    query.match_indices("by").any(|(start, by)| {
-        let after = query.get(start + by.len()..).unwrap_or_default().trim_start();
-        let list = after.strip_prefix('(').and_then(|list| list.split_once(')'));
-        list.is_some_and(|(list, _)| list.split(',').any(|grouped| grouped.trim() == label))
-    })
-}
-
-/// The most similar names, at most `max`, best first. Leaves out names that have no word and no
+/// The [`MAX_EXAMPLES`] most similar names, best first. Leaves out names that have no word and no
 /// first letter in common with `name`.
-pub(super) fn similar_names(name: &str, names: &[&str], max: usize) -> Vec<String> {
+pub(super) fn similar_names(name: &str, names: &[&str]) -> Vec<String> {
     let mut scored: Vec<(usize, &str)> =
         names.iter().map(|other| (similarity(name, other), *other)).collect();
     scored.retain(|(score, _)| *score > 0);
     scored.sort_by_key(|(score, other)| (Reverse(*score), *other));
-    scored.into_iter().take(max).map(|(_, other)| other.to_owned()).collect()
+    scored.into_iter().take(MAX_EXAMPLES).map(|(_, other)| other.to_owned()).collect()
 }
 
 /// The number of bytes in the words that both names have, plus the length of their common prefix.
 fn similarity(name: &str, other: &str) -> usize {
-    let words = |text: &str| text.split(['_', ':', '.']).map(str::to_owned).collect::<Vec<_>>();
-    let others = words(other);
-    let common: usize =
-        words(name).iter().filter(|word| others.contains(word)).map(String::len).sum();
+    const SEPARATORS: [char; 3] = ['_', ':', '.'];
+    let others: Vec<&str> = other.split(SEPARATORS).collect();
+    let words = name.split(SEPARATORS).filter(|word| others.contains(word));
+    let common: usize = words.map(str::len).sum();
     let prefix = name.bytes().zip(other.bytes()).take_while(|(one, two)| one == two).count();
     common + prefix
 }

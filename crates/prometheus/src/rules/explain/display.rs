@@ -33,8 +33,8 @@ impl RuleOutcome {
     pub fn describe(&self, rule_name: impl Fn(usize) -> String) -> String {
         let Self::Shadowed { by, query } = self else { return self.to_string() };
         format!(
-            "{} also has the metric, and the last rule takes precedence. Rename the metric in one of \
-             them, or change their order. Not used: {}",
+            "{} also has the metric, and the last rule takes precedence. Rename the metric in one \
+             of them, or change their order. Not used: {}",
             rule_name(*by),
             with_single_spaces(query)
         )

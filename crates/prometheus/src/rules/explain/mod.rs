@@ -244,33 +244,33 @@ pub fn explain_external(
         let Some(found) = discovered.series.metric(metric) else {
             return without_metric(discovered, metric);
         };
-        let series = found.last;
+        let series = found.last_series;
         let query = discovered.rule.external_query(series, namespace, selector, resources, compat);
         outcome_of_query(discovered, series, query, None, None)
     });
     Explanation { request_problem: None, rules }
 }
 
-/// The reports of all rules. The last one that applies takes precedence.
+/// The reports of all rules. The last one with the metric takes precedence.
 fn reports(
     candidates: &[Candidate<'_>],
     explain: impl Fn(&DiscoveredRule) -> RuleOutcome,
 ) -> Vec<RuleReport> {
-    let mut applied = None;
+    let mut last_with_metric = None;
     let mut reports: Vec<RuleReport> = Vec::with_capacity(candidates.len());
     for candidate in candidates.iter().rev() {
         let (index, mut outcome) = match candidate {
             Candidate::Compiled(discovered) => (discovered.index, explain(discovered)),
             Candidate::Refused(index, error) => (*index, RuleOutcome::Refused((*error).clone())),
         };
-        // A rule with the metric takes precedence even if its query can't be built.
-        let has_metric =
-            matches!(outcome, RuleOutcome::Applies { .. } | RuleOutcome::NoQuery { .. });
-        match (&outcome, applied) {
+        match (&outcome, last_with_metric) {
             (RuleOutcome::Applies { query, .. }, Some(by)) => {
                 outcome = RuleOutcome::Shadowed { by, query: query.clone() };
             }
-            _ if has_metric => applied = applied.or(Some(index)),
+            // A rule with the metric takes precedence even if its query can't be built.
+            (RuleOutcome::Applies { .. } | RuleOutcome::NoQuery { .. }, None) => {
+                last_with_metric = Some(index);
+            }
             _ => {}
         }
         reports.push(RuleReport { index, outcome });
@@ -299,7 +299,7 @@ fn without_metric(discovered: &DiscoveredRule, metric: &str) -> RuleOutcome {
         let refused = refused.map(|(name, naming)| (name.to_owned(), refusal(discovered, &naming)));
         return RuleOutcome::AllFiltered { names: refused.collect() };
     }
-    let similar = similar_names(metric, &names, MAX_EXAMPLES);
+    let similar = similar_names(metric, &names);
     RuleOutcome::OtherMetrics { similar, count: names.len() }
 }
 

@@ -13,13 +13,9 @@ fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explana
     let resources = resources();
     let config = Config::parse(&format!("rules:\n{rules}")).unwrap();
     let rules = RuleSet::compile(&config, &resources);
-    let series = |name: &str, labels: &[&str]| Series {
-        name: name.to_owned(),
-        labels: labels.iter().map(|label| (*label).to_owned()).collect(),
-    };
     let seen = [
-        series("http_requests_total", &["namespace", "pod", "code"]),
-        series("queue_depth", &["namespace", "pod_name"]),
+        Series::new("http_requests_total", &["namespace", "pod", "code"]),
+        Series::new("queue_depth", &["namespace", "pod_name"]),
     ];
     let discover = |(index, rule): (usize, Result<Arc<Rule>, InvalidRule>)| {
         rule.map(|rule| {
@@ -79,7 +75,9 @@ fn matching_rule_applies_with_its_query() {
 #[rstest]
 #[case::shared(GOOD_RULE.to_owned(), "\n  autoscalers of a namespace share its queries\n")]
 #[case::not_shared(
-    good_rule_with(|rule| rule.replace("sum(rate", "topk(1, rate").replace(" by (<<.GroupBy>>)", "")),
+    good_rule_with(|rule| {
+        rule.replace("sum(rate", "topk(1, rate").replace(" by (<<.GroupBy>>)", "")
+    }),
     "\n  autoscalers don't share its queries: `topk` aggregates over objects, because it isn't \
      grouped by `pod`\n"
 )]
@@ -196,7 +194,7 @@ fn external_metric_has_advice_about_namespaces_and_none_about_objects(
     );
     let rules = RuleSet::compile(&Config::parse(&rule).unwrap(), &resources);
     let rule = rules.external[0].clone().unwrap();
-    let seen = [Series { name: "queue_depth".to_owned(), labels: Vec::new() }];
+    let seen = [Series::new("queue_depth", &[])];
     let series = RuleSeries::new(&rule, &resources, &seen).into();
     let discovered = DiscoveredRule { index: 0, rule, series };
     let candidates = [Candidate::Compiled(&discovered)];

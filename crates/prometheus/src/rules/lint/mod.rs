@@ -50,7 +50,7 @@ pub fn lint_each(config: &Config, rules: &RuleSet, resources: &ApiResources) -> 
     match (&rules.resource, &config.resource_rules) {
         (Some(Ok(metrics)), _) => linter.check_resource_rules(metrics),
         (Some(Err(_)), Some(definition)) => linter.check_invalid_resource_rules(definition),
-        _ => {}
+        (Some(Err(_)), None) | (None, _) => {}
     }
     linter.findings
 }
@@ -282,7 +282,7 @@ impl Linter<'_> {
                 let field = format!("seriesFilters[{index}]");
                 self.add_error(&field, format!("it excludes {series}, the name in seriesQuery"));
             }
-            _ => {}
+            Some((_, Naming::Metric(_))) | None => {}
         }
     }
 

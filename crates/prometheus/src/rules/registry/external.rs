@@ -24,20 +24,16 @@ impl ExternalRegistry {
     /// request.
     pub fn metrics(&self, compat: Compat) -> impl Iterator<Item = ListedExternalMetric> {
         self.sorted.names(&self.rules).map(move |metric| {
-            let mut rules = self.rules.iter().rev();
-            let last = rules.find(|discovered| discovered.series.metric(metric).is_some());
-            let is_namespaced = last.is_some_and(|discovered| discovered.rule.is_namespaced);
-            let is_namespaced = is_namespaced || compat == Compat::Reference;
+            let is_namespaced = compat == Compat::Reference
+                || self.metric_rule(metric).is_some_and(|found| found.rule.is_namespaced);
             ListedExternalMetric { metric: metric.to_owned(), is_namespaced }
         })
     }
 
     /// The rule and the series of a metric.
     pub fn metric_rule(&self, metric: &str) -> Option<MetricRule> {
-        last_rule(
-            self.rules.iter().filter_map(|discovered| {
-                Some((discovered, discovered.series.metric(metric)?.last))
-            }),
-        )
+        last_rule(self.rules.iter().filter_map(|discovered| {
+            Some((discovered, discovered.series.metric(metric)?.last_series))
+        }))
     }
 }

@@ -8,13 +8,6 @@ use hpa_metrics::{
     test_doubles::resources,
 };
 
-fn series(name: &str, labels: &[&str]) -> Series {
-    Series {
-        name: name.to_owned(),
-        labels: labels.iter().map(|label| (*label).to_owned()).collect(),
-    }
-}
-
 /// The rules of a file with the series of each.
 fn discover(config: &str, series: &[&[Series]]) -> Vec<DiscoveredRule> {
     let resources = resources();
@@ -44,10 +37,10 @@ const PODS: &str =
 fn metrics_are_listed_for_each_resource_in_the_labels() {
     let config = format!("rules: [{{{PODS}, name: {{matches: '^(.*)_total$'}}}}]");
     let seen = [
-        series("a_total", &["namespace", "pod", "code"]),
-        series("b_total", &["namespace"]),
-        series("c_total", &["code"]),
-        series("d", &["pod"]),
+        Series::new("a_total", &["namespace", "pod", "code"]),
+        Series::new("b_total", &["namespace"]),
+        Series::new("c_total", &["code"]),
+        Series::new("d", &["pod"]),
     ];
     let registry = CustomRegistry::new(&discover(&config, &[&seen]));
     let listed = |resource, metric: &str, is_namespaced| ListedCustomMetric {
@@ -68,8 +61,8 @@ fn last_rule_with_a_metric_takes_precedence() {
     let config = format!(
         "rules:\n- {{{PODS}, name: {{as: m}}}}\n- {{{PODS}, name: {{as: m}}}}\n- {{{PODS}}}\n"
     );
-    let first = [series("a", &["pod"]), series("a", &["namespace"])];
-    let second = [series("b", &["pod"])];
+    let first = [Series::new("a", &["pod"]), Series::new("a", &["namespace"])];
+    let second = [Series::new("b", &["pod"])];
     let registry = CustomRegistry::new(&discover(&config, &[&first, &second, &[]]));
     let pods = registry.metric_rule(&GroupResource::pods(), "m").unwrap();
     assert_eq!((pods.index, &*pods.series), (1, "b"));
@@ -100,7 +93,7 @@ fn many_label_sets_of_one_name_are_read_quickly() {
 fn last_series_with_a_metric_takes_precedence(#[case] names: &[&str], #[case] expected: &str) {
     let config =
         format!("rules: [{{{PODS}, name: {{as: m}}}}]\nexternalRules: [{{name: {{as: m}}}}]");
-    let seen: Vec<Series> = names.iter().map(|name| series(name, &["pod"])).collect();
+    let seen: Vec<Series> = names.iter().map(|name| Series::new(name, &["pod"])).collect();
     let rules = discover(&config, &[&seen, &seen]);
     let custom = CustomRegistry::new(&rules[..1]);
     assert_eq!(&*custom.metric_rule(&GroupResource::pods(), "m").unwrap().series, expected);
@@ -111,7 +104,7 @@ fn last_series_with_a_metric_takes_precedence(#[case] names: &[&str], #[case] ex
 #[test]
 fn custom_metric_is_found_by_any_name_of_its_resource() {
     let config = format!("rules: [{{{PODS}, metricsQuery: '<<.Series>>{{<<.LabelMatchers>>}}'}}]");
-    let rules = discover(&config, &[&[series("m", &["pod", "namespace"])]]);
+    let rules = discover(&config, &[&[Series::new("m", &["pod", "namespace"])]]);
     let registry = CustomRegistry::new(&rules);
     let resources = resources();
     let names = ["web".to_owned()];
@@ -144,7 +137,7 @@ fn external_metrics_need_no_resource() {
         - {seriesQuery: a, metricsQuery: '<<.Series>>{<<.LabelMatchers>>}', \
            resources: {namespaced: false}}\n\
         - {seriesQuery: b, metricsQuery: x}\n";
-    let rules = discover(config, &[&[series("queue", &[])], &[series("other", &[])]]);
+    let rules = discover(config, &[&[Series::new("queue", &[])], &[Series::new("other", &[])]]);
     let registry = ExternalRegistry::new(&rules);
     let listed = |compat| {
         let metrics = registry.metrics(compat);

@@ -17,10 +17,7 @@ use std::{
 
 use crate::client::{Client, InstantQuery, TimeoutParameter};
 use crate::rules::{
-    Compat, NotPerObject,
-    query::QueriedObjects,
-    registry::FoundMetric,
-    results::{ObjectSamples, QueryResult},
+    Compat, NotPerObject, query::QueriedObjects, registry::FoundMetric, results::ObjectSamples,
 };
 use hpa_calc::Selector;
 use hpa_metrics::resource::ApiResources;
@@ -52,10 +49,12 @@ impl SharingSettings {
 /// A request for objects of a namespace that may use a shared query.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShareableRequest<'a> {
+    /// The rule, such as `rules[0]`.
+    pub(super) rule: &'a str,
     pub(super) namespace: &'a str,
     pub(super) selector: &'a Selector,
     pub(super) names: &'a [String],
-    /// Identifies the requester. See [`Sharing::requester_id`].
+    /// Identifies the requester. See [`SharedQueryCache::requester_id`].
     pub(super) requester: u64,
     /// The number of single queries for these names.
     pub(super) query_count: usize,
@@ -69,21 +68,21 @@ pub(super) struct SharedSamples {
 }
 
 /// Shared queries and their recent results.
-pub(super) struct Sharing {
+pub(super) struct SharedQueryCache {
     settings: Option<SharingSettings>,
-    queries: Mutex<SharedQueries>,
+    queries: Mutex<NamespaceQueries>,
     hasher: RandomState,
     pub(super) counters: QueryCounters,
 }
 
-struct SharedQueries {
-    by_key: HashMap<SharedQueryKey, Arc<SharedQuery>>,
+struct NamespaceQueries {
+    by_key: HashMap<NamespaceQueryKey, Arc<NamespaceQuery>>,
     sweep_at: Instant,
 }
 
 /// The inputs of a query for all objects of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct SharedQueryKey {
+struct NamespaceQueryKey {
     server: String,
     /// The rule's `metricsQuery`.
     template: String,
@@ -94,8 +93,8 @@ struct SharedQueryKey {
     selector: Selector,
 }
 
-/// The requests that one query for all objects of a namespace can answer.
-struct SharedQuery {
+/// A query for all objects of a namespace, the demand for it, and its last answer.
+struct NamespaceQuery {
     /// The query, or the reason why it isn't shared.
     query: Result<Arc<str>, NotPerObject>,
     demand: Mutex<Demand>,
@@ -109,11 +108,11 @@ struct Answer {
     samples: Arc<ObjectSamples>,
 }
 
-impl Sharing {
+impl SharedQueryCache {
     pub(super) fn new(settings: Option<SharingSettings>, compat: Compat) -> Self {
         // prometheus-adapter sends a query for each request.
         let settings = settings.filter(|_| compat == Compat::Off);
-        let queries = SharedQueries { by_key: HashMap::new(), sweep_at: Instant::now() };
+        let queries = NamespaceQueries { by_key: HashMap::new(), sweep_at: Instant::now() };
         let (hasher, counters) = (RandomState::new(), QueryCounters::default());
         Self { settings, queries: Mutex::new(queries), hasher, counters }
     }
@@ -156,14 +155,14 @@ impl Sharing {
         if shared.demand.lock().is_disabled(Instant::now()) {
             return None;
         }
-        let rule = (found.index, client.settings().name.as_str());
+        let (rule, server) = (request.rule, client.settings().name.as_str());
         let fresh = answer.as_ref().filter(|answer| answer.sent_at.elapsed() < settings.max_age);
         let samples = if let Some(fresh) = fresh {
-            self.counters.count(rule, |counts| &mut counts.reused);
+            self.counters.count(rule, server, |counts| &mut counts.reused);
             fresh.samples.clone()
         } else {
             *answer = None;
-            self.counters.count(rule, |counts| &mut counts.shared);
+            self.counters.count(rule, server, |counts| &mut counts.shared);
             let sent_at = Instant::now();
             let samples = Arc::new(shared.send(query, client, &found.label, &settings).await?);
             *answer = Some(Answer { sent_at, samples: samples.clone() });
@@ -181,10 +180,10 @@ impl Sharing {
         client: &Client,
         resources: &ApiResources,
         settings: &SharingSettings,
-    ) -> Option<Arc<SharedQuery>> {
+    ) -> Option<Arc<NamespaceQuery>> {
         let FoundMetric { rule, series, label, resource, .. } = found;
         let namespaces = hpa_metrics::resource::GroupResource::namespaces();
-        let key = SharedQueryKey {
+        let key = NamespaceQueryKey {
             server: client.settings().name.clone(),
             template: rule.query.text().to_owned(),
             series: series.clone(),
@@ -207,7 +206,7 @@ impl Sharing {
             names: &[],
         };
         let query = rule.custom_query(series, objects, request.selector, resources, Compat::Off);
-        let shared = Arc::new(SharedQuery {
+        let shared = Arc::new(NamespaceQuery {
             query: query.render_shared().map(Arc::from),
             demand: Mutex::default(),
             answer: tokio::sync::Mutex::default(),
@@ -217,7 +216,7 @@ impl Sharing {
     }
 }
 
-impl SharedQueries {
+impl NamespaceQueries {
     /// Drops unused queries and expired results.
     fn sweep(&mut self, now: Instant, settings: &SharingSettings) {
         if now < self.sweep_at {
@@ -233,7 +232,7 @@ impl SharedQueries {
     }
 }
 
-impl SharedQuery {
+impl NamespaceQuery {
     /// Sends the shared query. If it fails or is cancelled, sharing is disabled for a while.
     async fn send(
         &self,
@@ -248,13 +247,7 @@ impl SharedQuery {
         let half = client.settings().query_timeout / 2;
         let result = timeout(half, client.query(&request)).await;
         let samples = match result {
-            Ok(Ok(result)) => match &*result {
-                QueryResult::Vector(samples) => {
-                    let samples = samples.as_deref().unwrap_or_default();
-                    ObjectSamples::new(samples, label, Compat::Off)
-                }
-                _ => return None,
-            },
+            Ok(Ok(result)) => ObjectSamples::new(result.samples().ok()?, label, Compat::Off),
             Ok(Err(error)) => {
                 tracing::debug!(
                     server = client.settings().name,
@@ -308,22 +301,23 @@ pub struct QueryCounts {
     pub reused: u64,
 }
 
-/// The counts by the position of the rule in `rules` and the name of its server.
+/// The counts by rule and server.
 #[derive(Default)]
-pub(super) struct QueryCounters(Mutex<BTreeMap<(usize, String), QueryCounts>>);
+pub(super) struct QueryCounters(Mutex<BTreeMap<(String, String), QueryCounts>>);
 
 impl QueryCounters {
     /// Adds one to a count.
     pub(super) fn count(
         &self,
-        (index, server): (usize, &str),
+        rule: &str,
+        server: &str,
         field: impl Fn(&mut QueryCounts) -> &mut u64,
     ) {
+        let (rule, server) = (rule.to_owned(), server.to_owned());
         let mut counts = self.0.lock();
-        let key = (index, server.to_owned());
-        let counts = counts.entry(key).or_insert_with(|| QueryCounts {
-            rule: format!("rules[{index}]"),
-            server: server.to_owned(),
+        let counts = counts.entry((rule.clone(), server.clone())).or_insert_with(|| QueryCounts {
+            rule,
+            server,
             ..QueryCounts::default()
         });
         *field(counts) += 1;

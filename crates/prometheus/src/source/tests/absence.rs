@@ -11,11 +11,12 @@ use hpa_metrics::{
 use serde_json::{Value, json};
 
 use super::fake::{
-    Prometheus, RULES, all_nodes, external, objects, prometheus, request, source_with,
+    Prometheus, RULES, all_nodes, create_source, external, objects, prometheus, request,
+    source_with,
 };
 use crate::{
-    rules::{Compat, Config},
-    source::{PrometheusSettings, PrometheusSource, Servers},
+    rules::Compat,
+    source::{PrometheusSettings, PrometheusSource},
 };
 
 const NAMED_AND_OTHER: &str = r#"
@@ -76,7 +77,7 @@ async fn rules_without_series_that_may_have_the_metric_are_listed() {
 #[tokio::test]
 async fn only_metrics_that_unread_rules_may_have_are_undiscovered() {
     let server = prometheus();
-    let fail = |key: &str| server.answers.lock().insert(key.to_owned(), (404, Value::Null));
+    let fail = |key: &str| server.set_answer(key, 404, Value::Null);
     for key in ["http_requests_total", "inflight", "queue_length"] {
         fail(key);
     }
@@ -93,8 +94,7 @@ async fn only_metrics_that_unread_rules_may_have_are_undiscovered() {
     assert_eq!(undiscovered(request("inflight").into()).as_deref(), Some(text));
     assert_eq!(undiscovered(request("orders").into()), None);
 
-    let working = prometheus();
-    *server.answers.lock() = working.answers.lock().clone();
+    server.copy_answers(&prometheus());
     fail("queue_length");
     source.relist().await.unwrap_err();
     assert_eq!(undiscovered(request("other").into()), None);
@@ -116,7 +116,7 @@ async fn metric_that_an_unread_rule_may_have_is_not_called_unknown() {
         describe(&error)
     };
     let unknown = |metric| format!("no such metric: metric {metric} is not registered for pod");
-    server.answers.lock().insert("inflight".to_owned(), (404, Value::Null));
+    server.set_answer("inflight", 404, Value::Null);
     let source = source_with(&server, RULES, Compat::Off);
     source.relist().await.unwrap_err();
     // The rule of http_requests_total was read, and has the only name of its series.
@@ -126,7 +126,7 @@ async fn metric_that_an_unread_rule_may_have_is_not_called_unknown() {
     assert_eq!(read(&source, "inflight").await, unread);
     // The failures of other rules are not named, even if no rule was read.
     let failing = prometheus();
-    failing.answers.lock().insert("inflight".to_owned(), (404, Value::Null));
+    failing.set_answer("inflight", 404, Value::Null);
     failing.fail("http_requests_total");
     let without_series = source_with(&failing, RULES, Compat::Off);
     without_series.relist().await.unwrap_err();
@@ -158,10 +158,9 @@ impl ResourceMapper for NoDiscovery {
 
 #[tokio::test]
 async fn only_metrics_that_rules_may_have_wait_for_the_resources_of_the_api_server() {
-    let servers = Servers::new(Some(prometheus().client("main", Compat::Off)), Arc::new(()));
-    let (config, settings) = (Config::parse(RULES).unwrap(), PrometheusSettings::default());
     let (mapper, objects) = (Arc::new(NoDiscovery), Arc::new(objects()));
-    let source = PrometheusSource::new(config, servers, settings, mapper, objects).unwrap();
+    let settings = PrometheusSettings::default();
+    let source = create_source(&prometheus(), RULES, settings, mapper, objects);
     let undiscovered = |query: Query| source.undiscovered(&query);
     source.relist().await.unwrap_err();
     let text = "the metrics of rules are not discovered yet: no discovery has succeeded yet: \

@@ -13,17 +13,17 @@ use hpa_metrics::{
     Catalog, FixedMapper, MetricError, MetricSource, NotFound, ResourceMapper,
     mapper::MapperError,
     resource::{ApiResources, GroupResource},
-    test_doubles::FixedObjects,
+    test_doubles::{FixedObjects, resources},
 };
 use rstest::rstest;
 use serde_json::json;
 
 use super::fake::{
-    RULES, external, has_custom, objects, prometheus, request, resources, source, source_with,
+    RULES, create_source, external, has_custom, objects, prometheus, request, source, source_with,
 };
 use crate::{
-    rules::{Compat, Config},
-    source::{PrometheusSettings, PrometheusSource, RelistError, Servers},
+    rules::Compat,
+    source::{PrometheusSettings, RelistError},
 };
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn outage_is_logged_by_the_client_and_not_by_the_discovery() {
     let source = source_with(&server, RULES, Compat::Off);
     for (status, expected) in [(403, false), (502, true)] {
         for key in ["http_requests_total", "inflight", "queue_length"] {
-            server.answers.lock().insert(key.to_owned(), (status, json!("")));
+            server.set_answer(key, status, json!(""));
         }
         let Err(RelistError::ServersFailed { is_logged, .. }) = source.relist().await else {
             panic!("no server answers");
@@ -92,12 +92,9 @@ async fn unsynced_cache_fails_the_readiness_of_resource_rules_only() {
     let unsynced = vec!["the cache of pods has not synced yet".to_owned()];
     let (without_resource_rules, _) = RULES.split_once("resourceRules").unwrap();
     for (rules, expected) in [(RULES, Err(unsynced.clone())), (without_resource_rules, Ok(()))] {
-        let servers = Servers::new(Some(server.client("main", Compat::Off)), Arc::new(()));
-        let objects = FixedObjects { unsynced: unsynced.clone(), ..objects() };
-        let (config, mapper) = (Config::parse(rules).unwrap(), Arc::new(FixedMapper(resources())));
-        let settings = PrometheusSettings::default();
-        let source = PrometheusSource::new(config, servers, settings, mapper, Arc::new(objects));
-        let source = source.unwrap();
+        let objects = Arc::new(FixedObjects { unsynced: unsynced.clone(), ..objects() });
+        let (settings, mapper) = (PrometheusSettings::default(), FixedMapper(resources()));
+        let source = create_source(&server, rules, settings, Arc::new(mapper), objects);
         source.relist().await.unwrap();
         assert_eq!(source.readiness(), expected);
         assert_eq!(source.undiscovered(&request("none").into()), None);
@@ -185,7 +182,7 @@ async fn server_failed_unless_an_error_is_about_a_rule() {
     let server = prometheus();
     let answer = |key: &str, status| {
         let body = json!({ "status": "error", "errorType": "bad_data", "error": "boom" });
-        server.answers.lock().insert(key.to_owned(), (status, body));
+        server.set_answer(key, status, body);
     };
     for (key, status) in [("http_requests_total", 500), ("inflight", 429), ("queue_length", 404)] {
         answer(key, status);
@@ -197,8 +194,8 @@ async fn server_failed_unless_an_error_is_about_a_rule() {
     let expected = [
         "Prometheus at http://main: unknown response code 500: bad_data: boom",
         "Prometheus at http://main: unknown response code 429: bad_data: boom",
-        "Prometheus at http://main: unknown response code 404: bad_data: boom: check the path of the \
-         URL",
+        "Prometheus at http://main: unknown response code 404: bad_data: boom: check the path of \
+         the URL",
     ];
     assert_eq!(causes, expected);
     let failures = source.inspect_custom().into_iter().map(|rule| rule.server_failure);
@@ -216,7 +213,7 @@ async fn server_failed_unless_an_error_is_about_a_rule() {
 async fn error_of_a_discovery_names_the_server_whose_response_cannot_be_decoded() {
     let server = prometheus();
     for key in ["http_requests_total", "inflight"] {
-        server.answers.lock().insert(key.to_owned(), (200, json!("a login page")));
+        server.set_answer(key, 200, json!("a login page"));
     }
     let error = source_with(&server, RULES, Compat::Off).relist().await.unwrap_err().to_string();
     let expected = "unable to discover the series of rules[0], rules[1]: Prometheus at \
@@ -251,7 +248,7 @@ async fn failed_discovery_is_repeated_before_the_interval_ends(
 ) {
     let server = prometheus();
     for selector in ["http_requests_total", "inflight", "queue_length"] {
-        server.answers.lock().insert(selector.to_owned(), (503, json!("down")));
+        server.set_answer(selector, 503, json!("down"));
     }
     let source = Arc::new(source_with(&server, RULES, Compat::Off));
     let task = tokio::spawn({
@@ -263,8 +260,7 @@ async fn failed_discovery_is_repeated_before_the_interval_ends(
     }
     tokio::time::sleep(outage).await;
     assert!(source.readiness().is_err());
-    let working = prometheus();
-    *server.answers.lock() = working.answers.lock().clone();
+    server.copy_answers(&prometheus());
     let start = tokio::time::Instant::now();
     while source.readiness().is_err() {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -312,10 +308,9 @@ impl ResourceMapper for CountingMapper {
 
 #[tokio::test]
 async fn compilation_during_a_discovery_shares_its_load_of_the_resources() {
-    let servers = Servers::new(Some(prometheus().client("main", Compat::Off)), Arc::new(()));
-    let (config, settings) = (Config::parse(RULES).unwrap(), PrometheusSettings::default());
     let (mapper, objects) = (Arc::new(CountingMapper::default()), Arc::new(objects()));
-    let source = PrometheusSource::new(config, servers, settings, mapper.clone(), objects).unwrap();
+    let settings = PrometheusSettings::default();
+    let source = create_source(&prometheus(), RULES, settings, mapper.clone(), objects);
     let (relisted, compiled) = tokio::join!(source.relist(), source.compile());
     assert!(relisted.is_ok() && compiled.is_ok());
     assert_eq!(mapper.0.load(Ordering::Relaxed), 1);
@@ -326,7 +321,7 @@ async fn compilation_during_a_discovery_shares_its_load_of_the_resources() {
 #[test]
 fn error_names_the_first_failures() {
     let failures = (0..8).map(|index| format!("rules[{index}]: boom")).collect();
-    let expected = "unable to discover the series of rules[0]: boom; rules[1]: boom; rules[2]: boom \
-                    and 5 more";
+    let expected = "unable to discover the series of rules[0]: boom; rules[1]: boom; rules[2]: \
+                    boom and 5 more";
     assert_eq!(RelistError::Rules(failures).to_string(), expected);
 }

@@ -4,9 +4,10 @@ use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
 use hpa_calc::Selector;
 use hpa_metrics::{
-    Catalog, CustomQuery, ExternalQuery, FixedMapper, ObjectKey, ObjectMetadata, Objects, Query,
-    resource::{ApiResource, ApiResources, GroupResource},
-    test_doubles::FixedObjects,
+    Catalog, CustomQuery, ExternalQuery, FixedMapper, ObjectKey, ObjectLister, ObjectMetadata,
+    Objects, Query, ResourceMapper,
+    resource::GroupResource,
+    test_doubles::{FixedObjects, resources},
 };
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -26,7 +27,7 @@ type Compute = fn(&str) -> Option<Value>;
 /// A server that answers requests by their selector or query, and records them.
 #[derive(Clone, Default)]
 pub(in crate::source) struct Prometheus {
-    pub(super) answers: Arc<Mutex<HashMap<String, (u16, Value)>>>,
+    answers: Arc<Mutex<HashMap<String, (u16, Value)>>>,
     computed: Arc<Mutex<Option<Compute>>>,
     /// Queries that are never answered.
     hanging: Arc<Mutex<Vec<String>>>,
@@ -34,20 +35,27 @@ pub(in crate::source) struct Prometheus {
 }
 
 impl Prometheus {
+    /// Sets the status and the body of the answer to a selector or query.
+    pub(super) fn set_answer(&self, key: &str, status: u16, body: Value) {
+        self.answers.lock().insert(key.to_owned(), (status, body));
+    }
+
+    /// Replaces all answers by those of another server.
+    pub(super) fn copy_answers(&self, other: &Self) {
+        *self.answers.lock() = other.answers.lock().clone();
+    }
+
     pub(in crate::source) fn set_series(&self, selector: &str, series: &Value) {
-        let body = json!({ "status": "success", "data": series });
-        self.answers.lock().insert(selector.to_owned(), (200, body));
+        self.set_answer(selector, 200, json!({ "status": "success", "data": series }));
     }
 
     pub(in crate::source) fn set_vector(&self, query: &str, samples: &Value) {
-        let data = json!({ "resultType": "vector", "result": samples });
-        let body = json!({ "status": "success", "data": data });
-        self.answers.lock().insert(query.to_owned(), (200, body));
+        self.set_answer(query, 200, vector(samples));
     }
 
     pub(in crate::source) fn fail(&self, key: &str) {
         let body = json!({ "status": "error", "errorType": "execution", "error": "boom" });
-        self.answers.lock().insert(key.to_owned(), (422, body));
+        self.set_answer(key, 422, body);
     }
 
     pub(in crate::source) fn hang(&self, key: &str) {
@@ -83,10 +91,8 @@ impl Prometheus {
             return std::future::pending().await;
         }
         let empty = (200, json!({ "status": "success", "data": [] }));
-        let computed = self.computed.lock().and_then(|samples| samples(&key)).map(|samples| {
-            let data = json!({ "resultType": "vector", "result": samples });
-            (200, json!({ "status": "success", "data": data }))
-        });
+        let computed = self.computed.lock().and_then(|samples| samples(&key));
+        let computed = computed.map(|samples| (200, vector(&samples)));
         let answer = self.answers.lock().get(&key).cloned();
         let (status, body) = answer.or(computed).unwrap_or(empty);
         let mut response = Response::builder().status(status);
@@ -96,6 +102,12 @@ impl Prometheus {
         }
         response.body(Body::from(body.to_string().into_bytes())).unwrap()
     }
+}
+
+/// The body of an answer with samples.
+fn vector(samples: &Value) -> Value {
+    let data = json!({ "resultType": "vector", "result": samples });
+    json!({ "status": "success", "data": data })
 }
 
 pub(in crate::source) const RULES: &str = "
@@ -132,17 +144,6 @@ resourceRules:
   window: 3m
 ";
 
-pub(in crate::source) fn resources() -> ApiResources {
-    let resource = |kind: &str, plural: &str| ApiResource {
-        group_resource: GroupResource::new("", plural),
-        version: "v1".to_owned(),
-        kind: kind.to_owned(),
-        singular: kind.to_lowercase(),
-    };
-    let all = [("Pod", "pods"), ("Namespace", "namespaces"), ("Node", "nodes")];
-    ApiResources::new(all.map(|(kind, plural)| resource(kind, plural)))
-}
-
 pub(super) fn objects() -> FixedObjects {
     let object = |resource, namespace: &str, name: &str, app: &str| {
         let metadata = ObjectMetadata {
@@ -175,18 +176,22 @@ pub(in crate::source) fn prometheus() -> Prometheus {
 }
 
 pub(super) fn source_with(server: &Prometheus, rules: &str, compat: Compat) -> PrometheusSource {
-    source_with_config(server, Config::parse(rules).unwrap(), compat)
+    let settings = PrometheusSettings { compat, ..PrometheusSettings::default() };
+    let (mapper, objects) = (Arc::new(FixedMapper(resources())), Arc::new(objects()));
+    create_source(server, rules, settings, mapper, objects)
 }
 
-pub(super) fn source_with_config(
+/// Creates a source with `server` as the default server.
+pub(in crate::source) fn create_source(
     server: &Prometheus,
-    config: Config,
-    compat: Compat,
+    rules: &str,
+    settings: PrometheusSettings,
+    mapper: Arc<dyn ResourceMapper>,
+    objects: Arc<dyn ObjectLister>,
 ) -> PrometheusSource {
-    let servers = Servers::new(Some(server.client("main", compat)), Arc::new(()));
-    let settings = PrometheusSettings { compat, ..PrometheusSettings::default() };
-    let mapper = Arc::new(FixedMapper(resources()));
-    PrometheusSource::new(config, servers, settings, mapper, Arc::new(objects())).unwrap()
+    let servers = Servers::new(Some(server.client("main", settings.compat)), Arc::new(()));
+    let config = Config::parse(rules).unwrap();
+    PrometheusSource::new(config, servers, settings, mapper, objects).unwrap()
 }
 
 pub(super) async fn source(server: &Prometheus, compat: Compat) -> PrometheusSource {

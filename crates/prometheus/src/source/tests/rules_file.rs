@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_metrics::{FixedMapper, MetricSource, resource::GroupResource};
+use hpa_metrics::{FixedMapper, MetricSource, resource::GroupResource, test_doubles::resources};
 use serde_json::json;
 
 use super::fake::{
-    Prometheus, RULES, has_custom, objects, prometheus, request, resources, sample, source_with,
+    Prometheus, RULES, has_custom, objects, prometheus, request, sample, source_with,
 };
 use crate::{
     rules::{Compat, Config, config::Server},

@@ -2,25 +2,23 @@
 
 use std::sync::Arc;
 
-use hpa_metrics::{Catalog, FixedMapper, resource::GroupResource};
+use hpa_metrics::{Catalog, FixedMapper, resource::GroupResource, test_doubles::resources};
 use serde_json::{Value, json};
 
-use super::fake::{RULES, has_custom, objects, prometheus, request, resources, source_with};
+use super::fake::{RULES, create_source, has_custom, objects, prometheus, request, source_with};
 use crate::{
     rules::{Compat, Config},
-    source::{PrometheusSettings, PrometheusSource, ServerPermissions, Servers},
+    source::{PrometheusSettings, ServerPermissions, Servers},
 };
 
 #[tokio::test]
 async fn readiness_reasons_contain_no_text_of_the_server() {
     let server = prometheus();
-    let answer = |key: &str, status, body: Value| {
-        server.answers.lock().insert(key.to_owned(), (status, body));
-    };
-    answer("http_requests_total", 302, json!("http://me:secret@elsewhere:90/secret?a=secret"));
+    let redirection = json!("http://me:secret@elsewhere:90/secret?a=secret");
+    server.set_answer("http_requests_total", 302, redirection);
     let error = |kind: &str| json!({ "status": "error", "errorType": kind, "error": "secret" });
-    answer("inflight", 422, error("execution"));
-    answer("queue_length", 422, error("secret"));
+    server.set_answer("inflight", 422, error("execution"));
+    server.set_answer("queue_length", 422, error("secret"));
     let source = source_with(&server, RULES, Compat::Off);
     assert_eq!(source.readiness(), Err(vec!["no discovery has succeeded yet".to_owned()]));
     source.relist().await.unwrap_err();
@@ -34,16 +32,16 @@ async fn readiness_reasons_contain_no_text_of_the_server() {
     assert!(problem.contains("redirects to http://elsewhere:90; configure"), "{problem}");
     assert!(!problem.contains("secret"), "{problem}");
 
-    answer("inflight", 200, json!({ "secret": "secret" }));
+    server.set_answer("inflight", 200, json!({ "secret": "secret" }));
     source.reload("rules: [{seriesQueries: secret}]").unwrap_err();
     source.relist().await.unwrap_err();
     let reasons = source.readiness().unwrap_err();
     assert_eq!(reasons[0], "the rules file is invalid or unreadable");
     assert_eq!(reasons[2], "rules[1]: the response isn't a response of Prometheus");
     let text = source.undiscovered(&request("inflight").into()).unwrap();
-    let expected = "the metrics of rules are not discovered yet: the rules file is invalid or unreadable; \
-                    Prometheus at http://main: unknown response code 302; Prometheus at \
-                    http://main: the response isn't a response of Prometheus; Prometheus at \
+    let expected = "the metrics of rules are not discovered yet: the rules file is invalid or \
+                    unreadable; Prometheus at http://main: unknown response code 302; Prometheus \
+                    at http://main: the response isn't a response of Prometheus; Prometheus at \
                     http://main: Prometheus reported an error";
     assert_eq!(text, expected);
 }
@@ -60,24 +58,21 @@ async fn rule_with_too_many_series_keeps_its_previous_ones() {
                     (--metrics-max-series-bytes): select fewer series in seriesQuery";
     let by_names = "rules[1]: the series have more than 3 names with different sets of labels \
                     (--metrics-max-series-names): select fewer series in seriesQuery";
-    for (settings, problem) in [(limited(400, 100), by_bytes), (limited(4000, 3), by_names)] {
+    for (settings, too_many, problem) in
+        [(limited(400, 100), 8, by_bytes), (limited(4000, 3), 4, by_names)]
+    {
         let server = prometheus();
-        let servers = Servers::new(Some(server.client("main", Compat::Off)), Arc::new(()));
-        let (config, mapper) = (Config::parse(RULES).unwrap(), FixedMapper(resources()));
-        let (mapper, objects) = (Arc::new(mapper), Arc::new(objects()));
-        let source = PrometheusSource::new(config, servers, settings, mapper, objects).unwrap();
+        let (mapper, objects) = (Arc::new(FixedMapper(resources())), Arc::new(objects()));
+        let source = create_source(&server, RULES, settings, mapper, objects);
         source.relist().await.unwrap();
-        let many = |count| {
+        let many = |count: u32| {
             let series = (0..count).map(|index| {
                 let name = format!("inflight_{index:02}");
                 json!({ "__name__": name, "namespace": "shop", "pod": "web-0" })
             });
             Value::Array(series.collect())
         };
-        server.set_series("inflight", &many(4));
-        if problem == by_bytes {
-            server.set_series("inflight", &many(8));
-        }
+        server.set_series("inflight", &many(too_many));
         source.relist().await.unwrap_err();
         assert_eq!(source.problems(), [problem]);
         assert!(has_custom(&source, &pods, true, "inflight"), "the last series");
@@ -101,16 +96,14 @@ fn servers_of_the_file_use_only_permitted_credentials() {
     let no_permissions = ServerPermissions::default();
     let all_permissions =
         ServerPermissions { directory: Some("/etc/hpa/credentials".into()), service_account: true };
-    let files = ["authConfig", "caFile", "tokenFile", "passwordFile"];
-    let files = files.into_iter().chain(["clientTLSCertFile", "clientTLSKeyFile"]);
-    for field in files {
-        let pair = match field {
-            "clientTLSCertFile" => ", clientTLSKeyFile: /etc/hpa/credentials/x",
-            "clientTLSKeyFile" => ", clientTLSCertFile: /etc/hpa/credentials/x",
-            "passwordFile" => ", username: me",
-            _ => "",
-        };
-        let pair = pair.replace(", ", "\n  ");
+    for (field, pair) in [
+        ("authConfig", ""),
+        ("caFile", ""),
+        ("tokenFile", ""),
+        ("passwordFile", "\n  username: me"),
+        ("clientTLSCertFile", "\n  clientTLSKeyFile: /etc/hpa/credentials/x"),
+        ("clientTLSKeyFile", "\n  clientTLSCertFile: /etc/hpa/credentials/x"),
+    ] {
         let line = format!("{field}: /var/run/secrets/kubernetes.io/serviceaccount/token{pair}");
         let error = refused(&line, &all_permissions).expect(field);
         let expected = format!(
@@ -126,6 +119,7 @@ fn servers_of_the_file_use_only_permitted_credentials() {
         );
         let line = format!("{field}: eu/token{pair}");
         assert_eq!(refused(&line, &all_permissions), None, "{field}");
+        assert!(refused(&line, &no_permissions).is_some(), "{field}");
     }
     let error = refused("authInCluster: true", &no_permissions).expect("refused");
     let expected = "line 4, column 18: servers[0].authInCluster: the server \"eu\" may not use the \

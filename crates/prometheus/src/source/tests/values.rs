@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use hpa_calc::{Quantity, Selector};
-use hpa_metrics::{ExternalQuery, FixedMapper, MetricError, MetricSource, NotFound};
+use hpa_metrics::{
+    ExternalQuery, FixedMapper, MetricError, MetricSource, NotFound, test_doubles::resources,
+};
 use serde_json::{Value, json};
 
-use super::fake::{
-    RULES, external, objects, prometheus, request, resources, sample, source, source_with_config,
-};
+use super::fake::{RULES, create_source, external, objects, prometheus, request, sample, source};
 use crate::{
     client::RuleQueryFailure,
     rules::{Compat, Config},
@@ -47,12 +47,16 @@ async fn selected_objects_have_values_in_the_order_of_the_list() {
 async fn rules_of_the_file_are_counted_without_the_default_rules() {
     let server = prometheus();
     let config = Config { default_rule_count: 1, ..Config::parse(RULES).unwrap() };
-    let source = source_with_config(&server, config, Compat::Off);
+    let servers = Servers::new(Some(server.client("main", Compat::Off)), Arc::new(()));
+    let (mapper, objects) = (Arc::new(FixedMapper(resources())), Arc::new(objects()));
+    let settings = PrometheusSettings::default();
+    let source = PrometheusSource::new(config, servers, settings, mapper, objects).unwrap();
     source.relist().await.unwrap();
     let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
     server.set_vector(query, &json!([sample("web-0", "1")]));
     let values = source.read_custom(request("inflight").named("web-0")).await.unwrap();
     assert_eq!(values.origin.rule, "rules[0]");
+    assert_eq!(source.query_counts()[0].rule, "rules[0]");
 }
 
 #[tokio::test]
@@ -61,12 +65,8 @@ async fn unknown_metric_needs_no_list_without_compatibility() {
     let everything = Selector::everything();
     for (compat, lists) in [(Compat::Off, 0), (Compat::Reference, 1)] {
         let settings = PrometheusSettings { compat, ..PrometheusSettings::default() };
-        let servers = Servers::new(Some(server.client("main", compat)), Arc::new(()));
-        let objects = Arc::new(objects());
-        let mapper = Arc::new(FixedMapper(resources()));
-        let config = Config::parse(RULES).unwrap();
-        let source =
-            PrometheusSource::new(config, servers, settings, mapper, objects.clone()).unwrap();
+        let (mapper, objects) = (Arc::new(FixedMapper(resources())), Arc::new(objects()));
+        let source = create_source(&server, RULES, settings, mapper, objects.clone());
         source.relist().await.unwrap();
         let error = source.read_custom(request("none").selected(&everything)).await.unwrap_err();
         assert!(error.is_not_found(), "{error}");
@@ -111,20 +111,20 @@ async fn error_about_a_response_names_the_server_once() {
     let server = prometheus();
     let source = source(&server, Compat::Off).await;
     let query = "sum(queue_length{})";
-    server.answers.lock().insert(query.to_owned(), (200, json!("a login page")));
+    server.set_answer(query, 200, json!("a login page"));
     let error = source.read_external(external("queue_length")).await.unwrap_err();
     let text = hpa_metrics::describe(&error);
     let expected = "unable to fetch metrics: Prometheus at http://main: the response isn't a \
                     response of Prometheus: ";
     assert!(text.starts_with(expected) && text.matches("http://").count() == 1, "{text}");
     assert!(!RuleQueryFailure::is_logged_outage(&error));
-    server.answers.lock().insert(query.to_owned(), (502, json!("")));
+    server.set_answer(query, 502, json!(""));
     let error = source.read_external(external("queue_length")).await.unwrap_err();
     assert!(RuleQueryFailure::is_logged_outage(&error), "the client logs it");
     let expected = "unable to fetch metrics: Prometheus at http://main: unknown response code 502";
     assert_eq!(hpa_metrics::describe(&error), expected);
     let down = json!({ "status": "error", "errorType": "unavailable", "error": "store down" });
-    server.answers.lock().insert(query.to_owned(), (503, down));
+    server.set_answer(query, 503, down);
     let error = source.read_external(external("queue_length")).await.unwrap_err();
     let expected = "unable to fetch metrics: Prometheus at http://main: unavailable: store down";
     assert_eq!(hpa_metrics::describe(&error), expected);

@@ -120,8 +120,9 @@ impl ClusterModel {
         }
     }
 
-    /// The time at which a query of metrics at `second` reads the samples. If the model lags
-    /// behind, it is just before the model's next step: at `second`, its samples would be stale.
+    /// The time for which a query of metrics at `second` is answered. It is `second`, unless the
+    /// model lags behind. Then it is just before the model's next step, because the samples would
+    /// be stale at `second`.
     pub fn query_time(&self, second: f64) -> f64 {
         second.min((self.now + STEP).next_down())
     }
@@ -181,12 +182,12 @@ impl ClusterModel {
 
     /// Removes the pods for which `keep` returns false.
     pub fn retain_pods(&mut self, keep: impl Fn(&Pod) -> bool) {
-        let index = &mut self.workload_by_pod;
+        let workload_by_pod = &mut self.workload_by_pod;
         for workload in self.workloads.values_mut() {
             workload.pods.retain(|pod| {
                 let is_kept = keep(pod);
                 if !is_kept {
-                    index.remove(&(pod.namespace.clone(), pod.name.clone()));
+                    workload_by_pod.remove(&(pod.namespace.clone(), pod.name.clone()));
                 }
                 is_kept
             });
@@ -228,14 +229,16 @@ impl ClusterModel {
         let mut rng = random::rng(seed, random::hash(&["incident"]), now.to_bits());
         rng.shuffle(&mut pods);
         let max = incident.pods.unwrap_or(number::count(pods.len()));
-        for pod in pods.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)) {
+        for pod in pods.into_iter().take(max as usize) {
             pod.is_dirty = true;
             match incident.kind {
                 IncidentKind::Crash => pod.lifecycle.crash(now),
                 IncidentKind::Evict => pod.lifecycle.evict(now),
                 IncidentKind::DeletePods => pod.lifecycle.terminate(now),
-                IncidentKind::Flap => pod.lifecycle.flap(now, incident.seconds()),
-                IncidentKind::MissingSamples => pod.no_metrics_until = now + incident.seconds(),
+                IncidentKind::Flap => pod.lifecycle.flap(now, incident.duration_seconds()),
+                IncidentKind::MissingSamples => {
+                    pod.no_metrics_until = now + incident.duration_seconds();
+                }
                 // The caller applies these.
                 IncidentKind::Rollout | IncidentKind::MetricsOutage | IncidentKind::ManualScale => {
                 }
@@ -247,9 +250,8 @@ impl ClusterModel {
     pub fn observe(&self, time: Timestamp) -> Observation {
         let queue = |queue: &Queue| QueueObservation {
             name: queue.spec.name.clone(),
-            backlog: queue.backlog.waiting,
-            arrived: queue.backlog.arrived,
-            drained: queue.backlog.drained,
+            workload: queue.workload.clone(),
+            backlog: queue.backlog,
         };
         let workloads = self.workloads.iter();
         Observation {
@@ -262,7 +264,7 @@ impl ClusterModel {
 }
 
 /// The delays of one pod: the profile's, with jitter.
-fn delays(profile: &PodProfile, rng: &mut fastrand::Rng) -> Delays {
+fn delays(profile: &PodProfile, rng: &mut random::Rng) -> Delays {
     let mut with_jitter =
         |time: Seconds| time.get() * (1.0 + profile.jitter * (2.0 * rng.f64() - 1.0));
     Delays {
@@ -309,15 +311,13 @@ pub struct WorkloadObservation {
     pub totals: Totals,
 }
 
-/// A queue at one time, in units of work.
+/// A queue at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueObservation {
     pub name: String,
-    pub backlog: f64,
-    /// Since the start.
-    pub arrived: f64,
-    /// Since the start.
-    pub drained: f64,
+    /// The workload that drains the queue.
+    pub workload: WorkloadId,
+    pub backlog: Backlog,
 }
 
 impl WorkloadObservation {

@@ -99,7 +99,10 @@ impl Lifecycle {
                 (until, PodState::Warming { until: until + self.delays.readiness })
             }
             PodState::Warming { until } | PodState::Unready { until } => (until, PodState::Ready),
-            _ => return None,
+            PodState::Pending { .. }
+            | PodState::Ready
+            | PodState::Evicted { .. }
+            | PodState::Terminating { .. } => return None,
         };
         (at <= now).then_some((at, next))
     }
@@ -109,6 +112,7 @@ impl Lifecycle {
             PodState::Creating { .. } => self.scheduled_at = Some(at),
             PodState::Warming { .. } => self.running_since = Some(at),
             PodState::Ready => self.ready_transition = at,
+            // Due transitions don't lead to other states.
             _ => {}
         }
         self.state = next;

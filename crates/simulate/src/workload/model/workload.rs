@@ -34,6 +34,7 @@ impl WorkloadId {
         random::hash(&[&self.namespace, &self.kind, &self.name, &creation_index.to_string()])
     }
 
+    /// The identity of a workload of a scenario.
     pub fn for_spec(spec: &WorkloadSpec) -> Self {
         Self::new(&spec.namespace, &spec.kind, &spec.name)
     }
@@ -103,13 +104,13 @@ impl Workload {
         self.pods.values().filter(|pod| pod.lifecycle.is_ready())
     }
 
-    /// Terminates those active pods of an owner that are above `desired`. Returns the number of
-    /// pods that are missing, which the caller creates.
+    /// Terminates active pods of an owner until at most `desired` remain. Returns the number of
+    /// missing pods, which the caller creates.
     pub fn terminate_surplus(&mut self, owner_uid: &str, desired: u32, now: f64) -> u32 {
         let is_owned = |pod: &&mut Pod| pod.owner_uid == owner_uid && pod.lifecycle.is_active();
         let mut owned: Vec<&mut Pod> = self.pods.values_mut().filter(is_owned).collect();
         let existing = number::count(owned.len());
-        let surplus = usize::try_from(existing.saturating_sub(desired)).unwrap_or_default();
+        let surplus = existing.saturating_sub(desired) as usize;
         if surplus > 0 {
             owned.sort_by(|one, other| one.deletion_rank().total_cmp(&other.deletion_rank()));
             owned.into_iter().take(surplus).for_each(|pod| pod.terminate(now));
@@ -181,8 +182,8 @@ pub struct Queue {
     pub series: Series<f64>,
 }
 
-/// Adds the arrivals of the last `seconds` to the queues and lets pods with spare capacity drain
-/// them. Nothing arrives before second 0.
+/// Adds the arrivals of the last `seconds` to the queues. Pods with spare capacity then drain them.
+/// Nothing arrives before second 0.
 pub(super) fn drain_queues(
     queues: &mut [Queue],
     workloads: &mut BTreeMap<WorkloadId, Workload>,
@@ -298,12 +299,10 @@ mod tests {
     #[test]
     fn backlog_only_grows_without_capacity() {
         let mut backlog = Backlog::default();
-        let waiting: Vec<f64> = [3.0, 0.0, 4.0]
-            .map(|arriving| {
-                backlog.advance(arriving, 0.0);
-                backlog.waiting
-            })
-            .to_vec();
+        let waiting = [3.0, 0.0, 4.0].map(|arriving| {
+            backlog.advance(arriving, 0.0);
+            backlog.waiting
+        });
         assert_eq!(waiting, [3.0, 3.0, 7.0]);
     }
 }

@@ -36,8 +36,6 @@ fn duration_of_the_first_sample_counts_from_the_start() {
 #[case::utc("time,load\n2026-01-05T00:00:00Z,1\n2026-01-05T00:01:00Z,2.5\n", &[0, 60])]
 #[case::local("2026-01-05 01:00, 1\n\n# lunch\n2026-01-05 01:01:30, 2.5", &[0, 90])]
 #[case::milliseconds("1767571200000;1\n1767571260000;2.5", &[0, 60])]
-#[case::quoted_header("\"Time\",\"Value\"\n\"1767571200\",\"1\"\n1767571260,2.5", &[0, 60])]
-#[case::byte_order_mark("\u{feff}Time,Value\n1767571200,1\n1767571260,2.5", &[0, 60])]
 #[case::byte_order_mark_without_header("\u{feff}1767571200,1\n1767571260.5,2.5", &[0, 60])]
 #[case::missing("1767571200,1\n1767571230,\n1767571260,2.5", &[0, 60])]
 fn formats_of_timestamps_are_accepted(#[case] text: &str, #[case] seconds: &[i64]) {

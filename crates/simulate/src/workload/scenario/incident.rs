@@ -68,7 +68,7 @@ pub enum OutageScope {
 
 impl Incident {
     /// The duration in seconds, by default a minute.
-    pub fn seconds(&self) -> f64 {
+    pub fn duration_seconds(&self) -> f64 {
         self.duration.unwrap_or(DEFAULT_DURATION).get()
     }
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    decode::{ScenarioFileError, decode, positions, read_yaml},
     incident::Incident,
-    position::{ScenarioFileError, decode, positions, read_yaml},
 };
 use crate::workload::{
     load::Load, profile::PodProfile, samples_file::parse_offsets, seconds::Seconds,
@@ -111,7 +111,8 @@ pub struct QueueSpec {
     pub name: String,
     /// Arriving work, in units per second.
     pub arrivals: Load,
-    /// The workload that drains the queue (`name` or `namespace/name`).
+    /// The workload that drains the queue (`name` or `namespace/name`). `hpa simulate` defaults to
+    /// the autoscaler's target.
     #[serde(default)]
     pub workload: String,
     /// The maximum that a pod drains, in units per second. By default, the capacity that its other
@@ -245,6 +246,20 @@ impl Default for WorkloadSpec {
     }
 }
 
+impl ObjectRef {
+    /// The API group. Empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
+    }
+}
+
+impl PodMetricSpec {
+    /// The value for a pod that serves this load, in units per second.
+    pub fn value(&self, served: f64) -> f64 {
+        self.base + self.per_unit * served
+    }
+}
+
 impl WorkloadSpec {
     /// The load at a second after the start, or before it if negative.
     pub fn load_at(&self, second: f64) -> f64 {
@@ -297,16 +312,16 @@ impl Scenario {
     }
 
     fn loads_mut(&mut self) -> Vec<&mut Load> {
-        let curve = |value| match value {
-            &mut ValueSource::Curve(ref mut load) => Some(load),
-            _ => None,
-        };
         let workloads = self.workloads.iter_mut();
-        let workloads =
-            workloads.flat_map(|one| std::iter::once(&mut one.load).chain(&mut one.past));
-        let queues = self.queues.iter_mut().map(|one| &mut one.arrivals);
-        let objects = self.object_metrics.iter_mut().filter_map(|one| curve(&mut one.value));
-        let external = self.external_metrics.iter_mut().filter_map(|one| curve(&mut one.value));
-        workloads.chain(queues).chain(objects).chain(external).collect()
+        let workloads = workloads
+            .flat_map(|workload| std::iter::once(&mut workload.load).chain(&mut workload.past));
+        let queues = self.queues.iter_mut().map(|queue| &mut queue.arrivals);
+        let object_values = self.object_metrics.iter_mut().map(|metric| &mut metric.value);
+        let external_values = self.external_metrics.iter_mut().map(|metric| &mut metric.value);
+        let curves = object_values.chain(external_values).filter_map(|value| match value {
+            ValueSource::Curve(load) => Some(load),
+            _ => None,
+        });
+        workloads.chain(queues).chain(curves).collect()
     }
 }

@@ -6,7 +6,7 @@ use hpa_calc::crd::FieldError;
 
 use super::spec::{PAST_SECONDS, Scenario, ValueSource, WorkloadSpec};
 use crate::workload::{
-    field::{check_not_negative, ensure, field_error, within},
+    field::{check_not_negative, check_positive, ensure, field_error, within},
     seconds::Seconds,
 };
 
@@ -22,7 +22,7 @@ impl Scenario {
     /// Validates a scenario that was built in code. [`Scenario::parse`] does this already.
     pub fn validate(&self) -> Result<(), FieldError> {
         within("defaultProfile", self.default_profile.validate())?;
-        ensure(self.duration.get() > 0.0, "duration", "must be more than 0")?;
+        check_positive("duration", self.duration.get())?;
         self.validate_workloads()?;
         self.validate_queues()?;
         self.validate_metrics()?;

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use hpa_simulate::workload::{
     model::ClusterModel,
-    rollout::{RevisionState, next_replicas as rollout_replicas},
+    rollout::{RevisionState, next_replicas, next_replicas_while_paused},
 };
 use serde_json::{Value, json};
 
-use super::owner::{Owner, controller_of, replica_sets_key};
+use super::owner::{Owner, replica_sets_key};
 use crate::{Testbed, json_fields};
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
-const HISTORY_LIMIT: i64 = 10;
+const DEFAULT_HISTORY_LIMIT: i64 = 10;
 
 /// Creates the `ReplicaSet` of the current template if it is missing, sets the replicas of all
-/// `ReplicaSet`s, and deletes old ones. While the Deployment is paused, a new template is ignored.
+/// `ReplicaSet`s, and deletes old ones. While the Deployment is paused, creates no `ReplicaSet`.
 pub(super) fn reconcile(
     testbed: &Testbed,
     model: &mut ClusterModel,
@@ -25,8 +25,14 @@ pub(super) fn reconcile(
     let mut replica_sets = replica_sets_of(deployment, owners);
     let hash = deployment.template_hash();
     let is_paused = deployment.object.pointer("/spec/paused") == Some(&Value::Bool(true));
-    let current = replica_sets.iter().position(|replica_set| replica_set.hash_label() == hash);
-    let current = if is_paused { replica_sets.len().checked_sub(1) } else { current };
+    if is_paused && replica_sets.is_empty() {
+        return;
+    }
+    let current = if is_paused {
+        replica_sets.len().checked_sub(1)
+    } else {
+        replica_sets.iter().position(|replica_set| replica_set.hash_label() == hash)
+    };
     let newest = replica_sets.last().map_or(0, |replica_set| revision_number(replica_set));
     let created;
     let new = if let Some(index) = current {
@@ -39,11 +45,12 @@ pub(super) fn reconcile(
         created = Owner { key, kind, object: Arc::new(object), ..deployment.clone() };
         &created
     };
-    if revision_number(new) < newest {
-        set_revision(testbed, new, newest + 1);
-    }
-    set_revision(testbed, deployment, revision_number(new).max(newest));
-    let (replicas, old) = next_replicas(model, deployment, new, &replica_sets, is_paused);
+    // After a rollback, an older `ReplicaSet` becomes the newest one.
+    let is_rollback = revision_number(new) < newest;
+    let revision = if is_rollback { newest + 1 } else { revision_number(new) };
+    set_revision(testbed, new, revision);
+    set_revision(testbed, deployment, revision);
+    let (replicas, old) = next_replica_set_sizes(model, deployment, new, &replica_sets, is_paused);
     scale(testbed, new, replicas);
     for (replica_set, replicas) in replica_sets.iter().zip(old) {
         scale(testbed, replica_set, replicas);
@@ -53,10 +60,8 @@ pub(super) fn reconcile(
 
 /// The `ReplicaSet`s of a Deployment, the newest one last.
 pub(super) fn replica_sets_of<'a>(deployment: &Owner, owners: &'a [Owner]) -> Vec<&'a Owner> {
-    let is_owned = |one: &&Owner| {
-        one.is("ReplicaSet")
-            && controller_of(&one.object).is_some_and(|(_, _, uid)| uid == deployment.uid())
-    };
+    let is_owned =
+        |one: &&Owner| one.is("ReplicaSet") && one.controller_uid() == Some(deployment.uid());
     let mut replica_sets: Vec<&Owner> = owners.iter().filter(is_owned).collect();
     replica_sets.sort_by_key(|one| (revision_number(one), one.name().to_owned()));
     replica_sets
@@ -97,7 +102,7 @@ fn new_replica_set(deployment: &Owner, hash: &str, revision: i64) -> Value {
 }
 
 /// The replicas of the new `ReplicaSet`, and of the old ones in their order.
-fn next_replicas(
+fn next_replica_set_sizes(
     model: &mut ClusterModel,
     deployment: &Owner,
     new: &Owner,
@@ -114,10 +119,10 @@ fn next_replicas(
     };
     let states: Vec<RevisionState> = old.iter().map(|replica_set| revision(replica_set)).collect();
     if is_paused {
-        return (desired, states.iter().map(|replica_set| replica_set.replicas).collect());
+        return next_replicas_while_paused(desired, strategy, revision(new), &states);
     }
     let is_old = |owner: &str| old.iter().any(|replica_set| replica_set.uid() == owner);
-    rollout_replicas(workload, desired, strategy, revision(new), &states, is_old)
+    next_replicas(workload, desired, strategy, revision(new), &states, is_old)
 }
 
 fn scale(testbed: &Testbed, replica_set: &Owner, replicas: u32) {
@@ -139,7 +144,7 @@ fn delete_old_replica_sets(
     old: &[&Owner],
 ) {
     let limit = json_fields::i64_at(&deployment.object, "/spec/revisionHistoryLimit")
-        .unwrap_or(HISTORY_LIMIT);
+        .unwrap_or(DEFAULT_HISTORY_LIMIT);
     let workload = model.workload_or_insert(&deployment.workload());
     let is_empty = |replica_set: &&&Owner| {
         replica_set.replicas() == 0

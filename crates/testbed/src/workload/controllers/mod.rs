@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub(super) use self::owner::{Owner, list_owners};
-use self::owner::{controller_of, pods_key, relevant_keys};
+use self::owner::{pods_key, relevant_keys};
 use crate::{Testbed, clock::format_time, json_fields, registry::ScaleSelector};
 
 /// Runs every controller once. For a warm start, each `StatefulSet` creates all its pods at once.
@@ -75,17 +75,14 @@ fn remove_deleted_pods(testbed: &Testbed, model: &mut ClusterModel) {
     let objects = testbed.objects(&pods_key());
     let existing: BTreeSet<&str> =
         objects.iter().map(|pod| json_fields::str_at(pod, "/metadata/uid")).collect();
-    if model.pods().any(|pod| !existing.contains(pod.uid.as_str())) {
-        model.retain_pods(|pod| existing.contains(pod.uid.as_str()));
-    }
+    model.retain_pods(|pod| existing.contains(pod.uid.as_str()));
 }
 
 /// Deletes the `ReplicaSet`s of deleted Deployments.
 fn delete_orphaned_replica_sets(testbed: &Testbed, owners: &[Owner]) {
     let existing: BTreeSet<&str> = owners.iter().map(Owner::uid).collect();
     let is_orphan = |owner: &&Owner| {
-        owner.is("ReplicaSet")
-            && controller_of(&owner.object).is_some_and(|(_, _, uid)| !existing.contains(uid))
+        owner.is("ReplicaSet") && owner.controller_uid().is_some_and(|uid| !existing.contains(uid))
     };
     for owner in owners.iter().filter(is_orphan) {
         owner.delete(testbed);
@@ -144,29 +141,19 @@ fn reconcile_stateful_set(
     let spec = if is_warm_start { spec.in_parallel() } else { spec };
     let workload = model.workload_or_insert(&owner.workload());
     for ordinal in spec.reconcile(workload, owner.uid(), &revision, now) {
-        create_ordinal(testbed, model, owner, ordinal, &revision);
+        let (name, ordinal) = (format!("{}-{ordinal}", owner.name()), ordinal.to_string());
+        let labels = [
+            ("apps.kubernetes.io/pod-index", ordinal.as_str()),
+            ("controller-revision-hash", &revision),
+            ("statefulset.kubernetes.io/pod-name", &name),
+        ];
+        create_pod(testbed, model, owner, &name, &revision, &labels);
     }
 }
 
 /// The name of the current revision of the template.
 fn stateful_set_revision(owner: &Owner) -> String {
     format!("{}-{}", owner.name(), owner.template_hash())
-}
-
-fn create_ordinal(
-    testbed: &Testbed,
-    model: &mut ClusterModel,
-    owner: &Owner,
-    ordinal: u32,
-    revision: &str,
-) {
-    let (name, ordinal) = (format!("{}-{ordinal}", owner.name()), ordinal.to_string());
-    let labels = [
-        ("apps.kubernetes.io/pod-index", ordinal.as_str()),
-        ("controller-revision-hash", revision),
-        ("statefulset.kubernetes.io/pod-name", &name),
-    ];
-    create_pod(testbed, model, owner, &name, revision, &labels);
 }
 
 #[derive(Clone, Copy, Debug, Default)]

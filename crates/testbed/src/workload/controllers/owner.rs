@@ -61,18 +61,6 @@ pub(crate) fn list_owners(testbed: &Testbed) -> Vec<Owner> {
     owners
 }
 
-/// Kind, name and UID of an object's controller.
-pub(super) fn controller_of(object: &Value) -> Option<(&str, &str, &str)> {
-    let mut references = json_fields::array_at(object, "/metadata/ownerReferences");
-    let controller =
-        references.find(|one| one.get("controller").and_then(Value::as_bool) == Some(true))?;
-    Some((
-        json_fields::str_at(controller, "/kind"),
-        json_fields::str_at(controller, "/name"),
-        json_fields::str_at(controller, "/uid"),
-    ))
-}
-
 impl Owner {
     pub(crate) fn uid(&self) -> &str {
         json_fields::str_at(&self.object, "/metadata/uid")
@@ -101,7 +89,7 @@ impl Owner {
     pub(super) fn replicas(&self) -> u32 {
         let replicas =
             json_fields::i64_at(&self.object, &self.paths.spec_replicas).unwrap_or_default();
-        u32::try_from(replicas).unwrap_or_default()
+        u32::try_from(replicas.max(0)).unwrap_or(u32::MAX)
     }
 
     /// The pods that the controllers create: `replicas`, but at most [`MAX_PODS`]. A huge
@@ -118,10 +106,23 @@ impl Owner {
     /// The workload that the pods belong to. For a `ReplicaSet` of a Deployment it is the
     /// Deployment.
     pub(crate) fn workload(&self) -> WorkloadId {
-        match controller_of(&self.object) {
-            Some(("Deployment", name, _)) => WorkloadId::new(self.namespace(), "Deployment", name),
-            _ => WorkloadId::new(self.namespace(), &self.kind, self.name()),
-        }
+        let (kind, name) = match self.controller() {
+            Some(controller) if json_fields::str_at(controller, "/kind") == "Deployment" => {
+                ("Deployment", json_fields::str_at(controller, "/name"))
+            }
+            _ => (self.kind.as_str(), self.name()),
+        };
+        WorkloadId::new(self.namespace(), kind, name)
+    }
+
+    /// The reference to the object's controller.
+    fn controller(&self) -> Option<&Value> {
+        let mut references = json_fields::array_at(&self.object, "/metadata/ownerReferences");
+        references.find(|one| one.get("controller") == Some(&Value::Bool(true)))
+    }
+
+    pub(super) fn controller_uid(&self) -> Option<&str> {
+        self.controller().map(|controller| json_fields::str_at(controller, "/uid"))
     }
 
     pub(super) fn pod_labels(&self) -> Value {
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn huge_number_of_replicas_creates_a_limited_number_of_pods() {
-        let owner = |replicas: u32| Owner {
+        let owner = |replicas: i64| Owner {
             key: replica_sets_key(),
             api_version: "apps/v1".to_owned(),
             kind: "ReplicaSet".to_owned(),
@@ -186,5 +187,6 @@ mod tests {
         assert_eq!(owner(3).desired_pods(), 3);
         assert_eq!(owner(2_000_000_000).desired_pods(), MAX_PODS);
         assert_eq!(owner(2_000_000_000).replicas(), 2_000_000_000);
+        assert_eq!(owner(1 << 40).desired_pods(), MAX_PODS);
     }
 }

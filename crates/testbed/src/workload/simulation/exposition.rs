@@ -1,7 +1,10 @@
 //! The metrics that Prometheus would scrape in the simulated cluster: the series of
 //! kube-state-metrics and of the kubelet that autoscaling needs, and those of the applications.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use hpa_calc::Quantity;
 use hpa_simulate::workload::{
@@ -19,7 +22,7 @@ const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
 /// Kinds, the names of their series with `spec.replicas`, and the label that names the object.
-const REPLICAS: [(&str, &str, &str); 4] = [
+const REPLICAS_SERIES: [(&str, &str, &str); 4] = [
     ("Deployment", "kube_deployment_spec_replicas", "deployment"),
     ("StatefulSet", "kube_statefulset_replicas", "statefulset"),
     ("ReplicaSet", "kube_replicaset_spec_replicas", "replicaset"),
@@ -27,7 +30,7 @@ const REPLICAS: [(&str, &str, &str); 4] = [
 ];
 
 /// Fields of autoscalers, and the names of their series after `kube_horizontalpodautoscaler_`.
-const AUTOSCALER: [(&str, &str); 4] = [
+const AUTOSCALER_SERIES: [(&str, &str); 4] = [
     ("/spec/minReplicas", "spec_min_replicas"),
     ("/spec/maxReplicas", "spec_max_replicas"),
     ("/status/currentReplicas", "status_current_replicas"),
@@ -43,7 +46,9 @@ pub(super) fn exposition(state: &State, testbed: &Testbed) -> String {
         for pod in workload.pods.values() {
             page.add_pod(pod, state);
             if pod.no_metrics_until <= model.now {
-                pod.containers.iter().for_each(|container| page.add_container(pod, container));
+                if pod.lifecycle.is_running() {
+                    pod.containers.iter().for_each(|container| page.add_container(pod, container));
+                }
                 page.add_pod_metrics(workload, pod, state);
             }
         }
@@ -72,10 +77,14 @@ struct Family {
 
 impl Page {
     fn add(&mut self, kind: &'static str, name: &str, labels: &[(&str, &str)], value: f64) {
-        let labels = labels.iter().map(|(label, value)| {
-            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            format!("{}=\"{value}\"", label_name(label))
-        });
+        let labels = labels.iter().map(|(label, value)| (label_name(label), value));
+        // Prometheus rejects the whole page if a sample has a label twice.
+        let mut names = BTreeSet::new();
+        let labels =
+            labels.filter(|(label, _)| names.insert(label.clone())).map(|(label, value)| {
+                let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                format!("{label}=\"{value}\"")
+            });
         let labels = labels.collect::<Vec<_>>().join(",");
         let family = self.families.entry(metric_name(name));
         let family = family.or_insert_with(|| Family { kind, samples: Vec::new() });
@@ -83,7 +92,7 @@ impl Page {
     }
 
     fn add_replicas(&mut self, id: &WorkloadId, workload: &Workload) {
-        if let Some((_, name, label)) = REPLICAS.iter().find(|(kind, ..)| *kind == id.kind) {
+        if let Some((_, name, label)) = REPLICAS_SERIES.iter().find(|(kind, ..)| *kind == id.kind) {
             let labels = [("namespace", &*id.namespace), (label, &*id.name)];
             self.add(GAUGE, name, &labels, f64::from(workload.desired));
         }
@@ -106,9 +115,6 @@ impl Page {
     }
 
     fn add_container(&mut self, pod: &Pod, container: &Container) {
-        if !pod.lifecycle.is_running() {
-            return;
-        }
         let Pod { namespace, name, .. } = pod;
         let labels = [("namespace", &**namespace), ("pod", name), ("container", &container.name)];
         self.add(COUNTER, "container_cpu_usage_seconds_total", &labels, container.cpu_seconds);
@@ -141,7 +147,7 @@ impl Page {
             ("namespace", at("/metadata/namespace")),
             ("horizontalpodautoscaler", at("/metadata/name")),
         ];
-        for (pointer, name) in AUTOSCALER {
+        for (pointer, name) in AUTOSCALER_SERIES {
             let value = autoscaler.pointer(pointer).and_then(Value::as_f64);
             if let Some(value) = value {
                 self.add(GAUGE, &format!("kube_horizontalpodautoscaler_{name}"), &labels, value);
@@ -157,7 +163,7 @@ impl Page {
         let Some(sample) = pod.rate.latest(model.now, &model.metrics.settings.pods) else { return };
         for metric in &workload.pod_metrics {
             let object_labels = [("namespace", &*pod.namespace), ("pod", &*pod.name)];
-            let value = metric.base + metric.per_unit * sample.value;
+            let value = metric.value(sample.value);
             self.add(GAUGE, &metric.name, &with_labels(&object_labels, &metric.labels), value);
         }
     }
@@ -209,24 +215,28 @@ fn with_labels<'a>(
     object_labels.iter().copied().chain(labels).collect()
 }
 
-/// The name of a metric, with an underscore for each character that Prometheus doesn't permit.
-fn metric_name(name: &str) -> String {
-    valid_name(name, |c| c == '_' || c == ':')
-}
-
 /// The name of a label, which can't have colons.
 fn label_name(name: &str) -> String {
-    valid_name(name, |c| c == '_')
+    metric_name(name).replace(':', "_")
 }
 
-fn valid_name(name: &str, is_permitted: impl Fn(char) -> bool) -> String {
-    let name = name.replace(|c: char| !c.is_ascii_alphanumeric() && !is_permitted(c), "_");
+/// The name of a metric, with an underscore for each character that Prometheus doesn't permit.
+fn metric_name(name: &str) -> String {
+    let is_permitted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+    let name = name.replace(|c: char| !is_permitted(c), "_");
     if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn repeated_label_is_written_once() {
+        let mut page = Page::default();
+        page.add(GAUGE, "rps", &[("pod", "web-0"), ("pod", "x"), ("a.b", "1"), ("a_b", "2")], 1.0);
+        assert_eq!(page.into_text(0), "# TYPE rps gauge\nrps{pod=\"web-0\",a_b=\"1\"} 1 0\n");
+    }
 
     #[test]
     fn names_are_those_that_prometheus_permits() {

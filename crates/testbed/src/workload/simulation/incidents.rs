@@ -26,18 +26,16 @@ pub(super) fn apply_incident(
     model: &mut ClusterModel,
     incident: &Incident,
 ) {
-    let Some(name) = &incident.workload else {
-        if incident.kind == IncidentKind::MetricsOutage {
-            model.metrics.begin_outage(incident.source, model.now + incident.seconds());
-        }
+    if incident.kind == IncidentKind::MetricsOutage {
+        model.metrics.begin_outage(incident.source, model.now + incident.duration_seconds());
         return;
-    };
-    let Some(id) = scenario.workload(name).map(WorkloadId::for_spec) else { return };
-    match incident.kind {
-        IncidentKind::Rollout => restart_rollout(testbed, &id, model.now),
-        IncidentKind::ManualScale => {
-            set_replicas(testbed, &id, incident.replicas.unwrap_or_default());
-        }
+    }
+    // Valid incidents of the other kinds have a workload.
+    let workload = incident.workload.as_ref().and_then(|name| scenario.workload(name));
+    let Some(id) = workload.map(WorkloadId::for_spec) else { return };
+    match (incident.kind, incident.replicas) {
+        (IncidentKind::Rollout, _) => restart_rollout(testbed, &id, model.now),
+        (IncidentKind::ManualScale, Some(replicas)) => set_replicas(testbed, &id, replicas),
         _ => model.affect_pods(&id, incident),
     }
 }

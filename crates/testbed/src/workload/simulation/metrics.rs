@@ -105,10 +105,9 @@ impl ModelAt<'_> {
             let (workload, pod) = self.model.pod(id)?;
             let metric = workload.pod_metrics.iter().find(is_queried)?;
             let sample = pod.rate.latest(self.now, &self.model.metrics.settings.pods)?;
-            let value = metric.base + metric.per_unit * sample.value;
             let object =
                 json!({ "kind": "Pod", "apiVersion": "v1", "namespace": id.0, "name": id.1 });
-            Some(self.custom_metric(object, sample, value))
+            Some(self.custom_metric(object, sample, metric.value(sample.value)))
         };
         let pods = query.pods.iter().filter(|(_, name)| query.name == "*" || query.name == *name);
         let values: Vec<CustomMetric> = pods.filter_map(value).collect();
@@ -178,11 +177,10 @@ impl ModelAt<'_> {
 /// Whether the query is about `object`. The queried resource is `plural.group`, or `plural` in the
 /// core group.
 fn describes(object: &ObjectRef, query: &CustomMetricQuery) -> bool {
-    let group = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
     // For an irregular plural, the scenario has `resource`.
     let regular = || ApiResource::from_gvk(&GroupVersionKind::gvk("", "", &object.kind)).plural;
     let plural = object.resource.clone().unwrap_or_else(regular);
-    name_with_group(&plural, group) == query.resource
+    name_with_group(&plural, object.group()) == query.resource
         && object.name == query.name
         && object.namespace == query.namespace
 }

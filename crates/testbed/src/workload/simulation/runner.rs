@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use hpa_simulate::workload::{
-    model::{ClusterModel, Pod},
-    seconds::timestamp_at,
-};
+use hpa_simulate::workload::{model::ClusterModel, seconds::timestamp_at};
 use jiff::Timestamp;
 
 use super::{
@@ -81,15 +78,10 @@ impl Runner {
     /// Removes terminated pods, and evicted pods after a while.
     fn remove_finished_pods(&self, model: &mut ClusterModel) {
         let now = model.now;
-        let is_finished = |pod: &Pod| pod.is_finished(now);
-        let mut removed_any = false;
-        for pod in model.pods().filter(|pod| is_finished(pod)) {
+        for pod in model.pods().filter(|pod| pod.is_finished(now)) {
             // A client may have deleted it already.
             let _ = self.testbed.delete("v1", "Pod", &pod.namespace, &pod.name);
-            removed_any = true;
         }
-        if removed_any {
-            model.retain_pods(|pod| !is_finished(pod));
-        }
+        model.retain_pods(|pod| !pod.is_finished(now));
     }
 }

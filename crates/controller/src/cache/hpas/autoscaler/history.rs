@@ -34,8 +34,7 @@ impl Autoscaler {
         history
     }
 
-    /// Stores the history after a decision. A decision without the target's replicas leaves the
-    /// check of a restored history to the next one.
+    /// Stores the history after a decision. A pending check of a restored history stays pending.
     pub fn set_history(&self, mut history: History, now: Instants) {
         // A decision adds a recommendation, which may double the capacity of the list.
         history.recommendations.shrink_to_fit();

@@ -110,7 +110,7 @@ pub enum Change {
     Unchanged,
 }
 
-/// The change of the error from the previous reconcile to the last one.
+/// The change of an error from the previous attempt, such as a reconcile, to the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureChange {
     /// Both succeeded.
@@ -241,7 +241,7 @@ impl Autoscaler {
 
     /// Compares the replicas that the target reports with its pods. If they differ for several
     /// reconciles, the cached scale may be outdated, so the next reconcile reads the scale.
-    pub(crate) fn compare_replicas<'a>(&self, replicas: i32, pods: impl Iterator<Item = &'a Pod>) {
+    pub(crate) fn observe_replicas<'a>(&self, replicas: i32, pods: impl Iterator<Item = &'a Pod>) {
         if self.replica_mismatch.lock().observe(replicas, pods) {
             self.distrust_scale();
         }
@@ -291,7 +291,7 @@ impl Autoscaler {
     }
 
     /// The due time of the next reconcile, after one that was due at `due`. Must be called once
-    /// for each reconcile, because it counts the early retries, and forgets the time that
+    /// for each reconcile, because it may end the early retries, and forgets the time that
     /// [`Autoscaler::set_periodic_due`] stored.
     pub(crate) fn next_due(&self, due: Instant, period: Duration) -> NextDue {
         if let Some(periodic) = self.periodic_due.lock().take().filter(|at| *at > due) {
@@ -311,10 +311,9 @@ impl Autoscaler {
     /// Stores the message about invalid annotations, `None` if all are valid. Returns whether to
     /// report it: there is one, and it differs from the previous one.
     pub fn replace_invalid_annotations(&self, message: Option<&str>) -> bool {
-        let mut last = self.invalid_annotations.lock();
-        let is_new = message.is_some() && last.as_deref() != message;
-        *last = message.map(ToOwned::to_owned);
-        is_new
+        let message = message.map(ToOwned::to_owned);
+        let change = FailureChange::replace(&mut self.invalid_annotations.lock(), message);
+        change == FailureChange::New
     }
 
     /// Stores the response to a GET, unless its UID differs or a newer version is cached.

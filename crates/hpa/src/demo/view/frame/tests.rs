@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
-use crate::demo::model::bounds;
+use crate::demo::model;
 
 const SCENARIO: &str = "
 workloads: [{name: web, replicas: 2}]
@@ -38,20 +38,7 @@ fn header(phase: Phase) -> Header {
 }
 
 fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
-    Decision {
-        second,
-        key: HpaKey::new("default", "web"),
-        target: WorkloadId::new("default", "Deployment", "web"),
-        bounds: bounds(2, 9),
-        downscale_window: 300.0,
-        from,
-        to,
-        reason: Reason::Metrics,
-        limit: None,
-        sentence: "cpu is at 90% of requests, target 60%".to_owned(),
-        measurement: None,
-        waits_for_forecast: false,
-    }
+    Decision { second, from, to, ..model::steady_decision() }
 }
 
 fn records() -> DemoRecords {

@@ -1,24 +1,26 @@
-//! The page of an autoscaler in special cases: with a forecast, with an inactive controller, and
-//! absent. Also line breaks in settings.
+//! The page of an autoscaler, also with a forecast, with an inactive controller, and without the
+//! autoscaler.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_controller::{
     HpaKey,
-    forecast::{ForecastPoint, ForecastView, LoadReading, Yesterday},
+    forecast::{ForecastPoint, ForecastView, LoadReading, PastDayAccuracy},
 };
 use hpa_dashboard::{
     AutoscalerStatusWriter, ControllerActivity, ControllerRecords, Options, PastDecision,
     RecordSource,
 };
+use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
 use crate::{
-    EXPLAINED, LOADED, assert_no_errors,
+    DECIDED, EXPLAINED, LOADED, assert_no_errors,
     chromium::{Tab, find_program},
     cluster::Cluster,
-    set_filter, text,
+    open_list, set_filter, text,
 };
 
 /// A controller that forecasts the load of the first metric, three minutes ahead.
@@ -78,7 +80,7 @@ fn forecast(now: Timestamp) -> ForecastView {
         quantile: 0.8,
         load_per_replica: Some(0.06),
         overload_minutes: None,
-        yesterday: Some(Yesterday { compared: 144, covered: 0.9, error: 0.1 }),
+        yesterday: Some(PastDayAccuracy { compared: 144, covered: 0.9, error: 0.1 }),
         points: points(-1440, 10),
         recent: points(-57, 1),
         read: Some(LoadReading { at: now, load: 1.26 }),
@@ -171,11 +173,117 @@ async fn inactive_controller_is_marked_on_the_page_and_in_the_list() {
 }
 
 #[tokio::test]
-async fn page_of_an_absent_autoscaler_has_no_panels() {
+async fn page_of_an_autoscaler_has_its_decision_and_shows_changes() {
+    let Some((cluster, mut tab)) = open_list(0).await else { return };
+    tab.evaluate("document.querySelector('#autoscalers a').click()").await;
+    tab.wait_for(EXPLAINED).await;
+    let sentence = text(&mut tab, "detail-sentence").await;
+    assert!(
+        sentence.starts_with("Stays at 5: cpu is at 54% of requests, target 60%"),
+        "{sentence}"
+    );
+    let metrics = text(&mut tab, "metrics").await;
+    assert!(metrics.contains("54% of requests"), "{metrics}");
+    assert!(metrics.contains("5 pods: 4 counted, 1 ignored"), "{metrics}");
+    let limits = text(&mut tab, "limits").await;
+    assert!(limits.contains("Largest proposal: 5, by cpu"), "{limits}");
+    assert!(text(&mut tab, "changes").await.contains("Scales to "));
+    assert!(text(&mut tab, "events").await.contains("New size: 5"));
+    assert!(text(&mut tab, "missing").await.contains("Only the controller knows past"));
+    let label = "document.querySelector('#replicas-chart svg').getAttribute('aria-label')";
+    let label = tab.evaluate(label).await;
+    let label = label.as_str().expect("a label").to_owned();
+    assert!(label.contains("maximum is 10") && label.contains("current is 5"), "{label}");
+    // Moving the pointer over a chart must not cause an error.
+    let moved = json!({ "type": "mouseMoved", "x": 200, "y": 500 });
+    tab.call("Input.dispatchMouseEvent", moved).await;
+    // Change the metrics, then delete the autoscaler and create it again.
+    cluster.metrics.set_cpu_percent(90);
+    let mut web = cluster.testbed.hpa("web").expect("the autoscaler");
+    web["status"]["desiredReplicas"] = json!(6);
+    cluster.testbed.apply_all([web.clone()]);
+    tab.wait_for(
+        "document.getElementById('detail-sentence').textContent.startsWith('Scales from 5 to 6')",
+    )
+    .await;
+    cluster
+        .testbed
+        .delete("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web")
+        .expect("deleted");
+    tab.wait_for(
+        "document.getElementById('detail-sentence').textContent.includes('There is no \
+                  autoscaler web in ')",
+    )
+    .await;
+    cluster.testbed.apply_all([web]);
+    tab.wait_for("document.querySelectorAll('#metrics tbody tr').length > 4").await;
+    assert_no_errors(&tab);
+}
+
+/// Whether the messages of all events are within the visible part of their table.
+const HAS_VISIBLE_MESSAGES: &str =
+    "[...document.querySelectorAll('#events tbody tr')].every((row) =>
+    row.lastChild.getBoundingClientRect().right
+        <= document.querySelector('#events .scroll').getBoundingClientRect().right + 1)";
+/// The number of lines of the shortest reason.
+const REASON_LINES: &str =
+    "Math.min(...[...document.querySelectorAll('#events tbody td:nth-child(3)')]
+    .map((cell) => { const range = document.createRange(); range.selectNodeContents(cell);
+        return range.getClientRects().length; }))";
+
+#[tokio::test]
+async fn event_with_long_words_does_not_hide_the_messages() {
     let Some(program) = find_program() else { return };
     let cluster = Cluster::new(0).await;
+    cluster.add_event_with_long_words(5000);
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
+    let origin = cluster.origin();
+    let ready = "document.querySelectorAll('#events tbody tr').length === 2";
+    tab.open(&format!("{origin}/?autoscaler={NAMESPACE}/web"), ready).await;
+    let events = text(&mut tab, "events").await;
+    assert!(events.contains("\\u{1b}\\u{202e}xxx") && events.contains("short"), "{events}");
+    for width in [1280, 768, 400] {
+        tab.set_appearance(width, 900, "light").await;
+        assert_eq!(tab.evaluate(HAS_VISIBLE_MESSAGES).await, true, "{width}: {events}");
+        assert_eq!(tab.evaluate(REASON_LINES).await, 1, "SuccessfulRescale is in one line");
+    }
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn unread_events_and_decision_are_shown_as_not_known() {
+    let Some(program) = find_program() else { return };
+    let cluster = Cluster::new(0).await;
+    cluster.forbid("pods");
+    cluster.forbid("events");
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    let origin = cluster.origin();
+    tab.open(&format!("{origin}/?autoscaler=core/{NAMESPACE}/web"), DECIDED).await;
+    let events = text(&mut tab, "events").await;
+    assert_eq!(events, "Not known: the events have not been read.");
+    let facts = text(&mut tab, "facts").await;
+    assert!(facts.contains("not known"), "{facts}");
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn address_without_an_api_means_the_core_api() {
+    let Some((cluster, mut tab)) = open_list(0).await else { return };
+    let origin = cluster.origin();
+    tab.open(&format!("{origin}/?autoscaler={NAMESPACE}/web"), EXPLAINED).await;
+    assert_eq!(text(&mut tab, "detail-title").await, format!("{NAMESPACE}/web"));
+    let refused = "document.getElementById('detail-sentence').textContent
+        .includes('core/NAMESPACE/NAME')";
+    tab.open(&format!("{origin}/?autoscaler=web"), refused).await;
+    assert_eq!(text(&mut tab, "detail-title").await, "web");
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn page_of_an_absent_autoscaler_has_no_panels() {
+    let Some((_cluster, mut tab)) = open_list(0).await else { return };
     let url = "history.pushState(null, '', '/?autoscaler=core/shop/none');
         dispatchEvent(new PopStateEvent('popstate'))";
     tab.evaluate(url).await;
@@ -192,13 +300,8 @@ async fn page_of_an_absent_autoscaler_has_no_panels() {
 }
 
 #[tokio::test]
-async fn missing_time_is_named_and_settings_break_after_separators() {
-    let Some(program) = find_program() else { return };
-    let cluster = Cluster::new(0).await;
-    let mut tab = Tab::new(&program).await;
-    tab.open(&cluster.url, LOADED).await;
-    let unscaled = "import('/list.js').then((list) => list.lastScaled({ lastScale: null }, 0))";
-    assert_eq!(tab.evaluate(unscaled).await, "not recorded");
+async fn settings_break_after_separators() {
+    let Some((_cluster, mut tab)) = open_list(0).await else { return };
     let parts = "import('/dom.js').then(({ breakable }) => breakable('forecast=scale')
         .filter((part) => typeof part === 'string').join('|'))";
     assert_eq!(tab.evaluate(parts).await, "forecast=|scale");

@@ -1,4 +1,4 @@
-//! Tables of workloads, pods and other built-in resources.
+//! Tables of built-in resources other than autoscalers.
 
 use hpa_calc::selector::LabelSelector;
 use jiff::Timestamp;
@@ -19,21 +19,17 @@ pub(super) const NAMESPACE_COLUMNS: &str = "Name|Status|Age";
 pub(super) const EVENT_COLUMNS: &str = "Last Seen|Type|Reason|Object|Message";
 
 pub(super) fn deployment_cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let ready =
-        format!("{}/{}", count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
     let (updated, available) =
         (count(object, "/status/updatedReplicas"), count(object, "/status/availableReplicas"));
     let [containers, images] = containers(object);
-    let counts = [ready.into(), updated.into(), available.into()];
+    let counts = [ready_of_desired(object), updated.into(), available.into()];
     let last = [age(object, now), containers, images, selector(object)];
     [name(object)].into_iter().chain(counts).chain(last).collect()
 }
 
 pub(super) fn stateful_set_cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let ready =
-        format!("{}/{}", count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
     let [containers, images] = containers(object);
-    vec![name(object), ready.into(), age(object, now), containers, images]
+    vec![name(object), ready_of_desired(object), age(object, now), containers, images]
 }
 
 pub(super) fn replica_set_cells(object: &Value, now: Timestamp) -> Vec<Value> {
@@ -97,22 +93,19 @@ pub(super) fn pod_cells(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// The `STATUS` column: the first that exists of `Terminating`, a container's reason, the pod's
 /// reason, and the phase.
-fn pod_status(object: &Value) -> String {
-    let mut status = json_fields::str_at(object, "/status/phase");
-    let reason = json_fields::str_at(object, "/status/reason");
-    if !reason.is_empty() {
-        status = reason;
-    }
-    for container in json_fields::array_at(object, "/status/containerStatuses") {
-        for state in ["waiting", "terminated"] {
-            let reason = json_fields::str_at(container, &format!("/state/{state}/reason"));
-            status = if reason.is_empty() { status } else { reason };
-        }
-    }
+fn pod_status(object: &Value) -> &str {
     if object.pointer("/metadata/deletionTimestamp").is_some() {
-        status = "Terminating";
+        return "Terminating";
     }
-    status.to_owned()
+    let containers = json_fields::array_at(object, "/status/containerStatuses");
+    let container_reasons = containers.flat_map(|container| {
+        ["/state/waiting/reason", "/state/terminated/reason"]
+            .map(|pointer| json_fields::str_at(container, pointer))
+    });
+    let pod_texts =
+        ["/status/reason", "/status/phase"].map(|pointer| json_fields::str_at(object, pointer));
+    let mut texts = container_reasons.chain(pod_texts);
+    texts.find(|text| !text.is_empty()).unwrap_or_default()
 }
 
 pub(super) fn namespace_cells(object: &Value, now: Timestamp) -> Vec<Value> {
@@ -132,6 +125,13 @@ pub(super) fn event_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
+/// The ready replicas of the desired ones: `2/3`.
+fn ready_of_desired(object: &Value) -> Value {
+    let (ready, desired) =
+        (count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
+    format!("{ready}/{desired}").into()
+}
+
 fn count(object: &Value, pointer: &str) -> i64 {
     json_fields::i64_at(object, pointer).unwrap_or_default()
 }
@@ -139,4 +139,22 @@ fn count(object: &Value, pointer: &str) -> i64 {
 fn or_none(object: &Value, pointer: &str) -> Value {
     let text = json_fields::str_at(object, pointer);
     if text.is_empty() { "<none>".into() } else { text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pod_status_is_the_reason_of_the_first_container_that_has_one() {
+        let statuses = json!([
+            { "state": { "running": {} } },
+            { "state": { "waiting": { "reason": "CrashLoopBackOff" } } },
+            { "state": { "terminated": { "reason": "Error" } } },
+        ]);
+        let mut pod = json!({ "status": { "phase": "Running", "containerStatuses": statuses } });
+        assert_eq!(pod_status(&pod), "CrashLoopBackOff");
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        assert_eq!(pod_status(&pod), "Terminating");
+    }
 }

@@ -20,8 +20,7 @@ pub(crate) fn positions(text: &str) -> Positions {
 }
 
 /// Adds the fields of a node. `parent` is the position of its closest ancestor outside of aliases.
-/// The content of an alias has the positions of its anchor, which precede `parent`: its fields get
-/// the position of that ancestor.
+/// The fields in an alias get this position, because their own one, in the anchor, precedes it.
 fn add_fields(positions: &mut Positions, node: &Node, path: &str, parent: Position) {
     match &node.content {
         Content::Scalar(_) => {}
@@ -120,7 +119,7 @@ mod tests {
         let find = |path: &str| positions.get(path).map(|at| (at.line, at.column));
         assert_eq!(find("a.b"), Some((1, 8)));
         assert_eq!((find("c[0].b"), find("d.b")), (Some((2, 1)), Some((3, 1))));
-        // In a patch, it precedes the same field of the base, which has the anchor.
+        // The field itself is found, not its ancestor.
         assert_eq!(positions.closest("d.b").map(|(length, _)| length), Some(3));
     }
 }

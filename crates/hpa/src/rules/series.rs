@@ -1,7 +1,7 @@
 //! Reads labels and ages of series from Prometheus: to choose objects for sample queries, and to
 //! explain missing series.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_calc::{
     explain::list_first,
@@ -12,12 +12,16 @@ use hpa_calc::{
 use hpa_prometheus::{
     client::{InstantQuery, QueryFailure, TimeoutParameter},
     promql::{self, Node, Selector},
-    rules::{explain::Warning, query::selects_objects, results::QueryResult},
+    rules::{explain::Warning, results::QueryResult},
     source::RuleInspection,
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::{outcome::QueryProblem, servers::PrometheusServer};
+use super::{
+    outcome::QueryProblem,
+    selectors::{label_name, namespace_label, selector, selects_namespace},
+    servers::PrometheusServer,
+};
 
 /// The maximum number of labels or of their values in a message.
 const MAX_LABELS: usize = 20;
@@ -27,62 +31,6 @@ const MAX_COMPARED: usize = 1000;
 const MIN_HALF_LEN: usize = 4;
 
 pub(super) type Labels = BTreeMap<String, String>;
-
-/// A selector for the series with a name that an external rule reads for a namespace.
-pub(super) fn external_selector(rule: &RuleInspection, series: &str, namespace: &str) -> String {
-    let is_selected = selects_namespace(rule);
-    let added = is_selected.then(|| equality_matcher(&namespace_label(rule), namespace));
-    with_matchers(&rule.definition.series_query, series, |_| true, added)
-}
-
-/// A selector for the series with a name that a rule reads: with the matchers of `seriesQuery`, and
-/// only series that have all `labels`.
-pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> String {
-    let added = labels.iter().map(|label| format!("{}!=\"\"", label_name(label)));
-    with_matchers(series_query, series, |_| true, added)
-}
-
-/// A selector for the series of a namespace that lack `label`, with the matchers of `seriesQuery`
-/// about other labels.
-pub(super) fn selector_without(
-    label: &str,
-    series_query: &str,
-    series: &str,
-    (namespace_label, namespace): (&str, &str),
-) -> String {
-    let added = [equality_matcher(namespace_label, namespace), equality_matcher(label, "")];
-    with_matchers(series_query, series, |name| name != label, added)
-}
-
-/// A matcher for series with this value of a label.
-pub(crate) fn equality_matcher(label: &str, value: &str) -> String {
-    format!("{}={}", label_name(label), Quoted(value))
-}
-
-/// The name of a label as PromQL has it. Prometheus 3 accepts any name in quotes.
-pub(super) fn label_name(name: &str) -> String {
-    let is_plain = name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
-        && !name.starts_with(|c: char| c.is_ascii_digit());
-    if is_plain { name.to_owned() } else { Quoted(name).to_string() }
-}
-
-/// A selector for the series with a name, with the matchers of `seriesQuery` about the kept labels,
-/// and those of `added`.
-fn with_matchers(
-    series_query: &str,
-    series: &str,
-    is_kept: impl Fn(&str) -> bool,
-    added: impl IntoIterator<Item = String>,
-) -> String {
-    let mut matchers = vec![format!("__name__={}", Quoted(series))];
-    if let Ok(promql::Expr { node: Node::Selector(selector), .. }) = promql::parse(series_query) {
-        let others = selector.matchers.iter().filter(|matcher| matcher.label != "__name__");
-        let kept = others.filter(|matcher| is_kept(matcher.label));
-        matchers.extend(kept.map(|matcher| matcher.source.to_owned()));
-    }
-    matchers.extend(added);
-    format!("{{{}}}", matchers.join(","))
-}
 
 /// The message about series without the label that selects objects in queries, with advice.
 /// `singular` is the name of the objects' resource, and `labels` are those of the series.
@@ -123,18 +71,20 @@ pub(super) fn mapping_advice(singular: &str, labels: &[String]) -> String {
     }
 }
 
-/// Says why a selector doesn't match a series that has its name: the series has no label that a
-/// matcher requires, or another value. `None` if no matcher can be the cause.
-fn mismatch(name: &str, selector: &Selector<'_>, labels: &Labels) -> Option<String> {
+/// Explains why a selector matches no series although `name` has some: the newest series, which has
+/// `labels`, lacks a required label, or has another value. `None` if no matcher can be the cause.
+fn explain_label_mismatch(name: &str, selector: &Selector<'_>, labels: &Labels) -> Option<String> {
     let matchers = selector.matchers.iter().filter(|matcher| matcher.label != "__name__");
-    let mut required: Vec<&str> =
+    let required: BTreeSet<&str> =
         matchers.filter(|matcher| !matcher.accepts_empty).map(|matcher| matcher.label).collect();
-    required.dedup();
     let is_missing = |label: &&&str| !labels.contains_key(**label);
     let missing: Vec<&str> = required.iter().filter(is_missing).copied().collect();
     if missing.is_empty() {
-        let others = "has all labels of seriesQuery, but no series matches it: check the values";
-        return (!required.is_empty()).then(|| format!("{name} {others}"));
+        return (!required.is_empty()).then(|| {
+            format!(
+                "{name} has all labels of seriesQuery, but no series matches it: check the values"
+            )
+        });
     }
     let is_similar = |label: &&String| missing.iter().any(|required| label.contains(required));
     let similar: Vec<String> = labels.keys().filter(is_similar).cloned().collect();
@@ -151,34 +101,15 @@ pub(super) fn list_labels(labels: &[String]) -> String {
     if labels.is_empty() { "none".to_owned() } else { list_first(labels, MAX_LABELS, ", ") }
 }
 
-/// Whether the query of an external rule selects the namespace of a request.
-pub(super) fn selects_namespace(rule: &RuleInspection) -> bool {
-    let definition = &rule.definition;
-    definition.resources.namespaced != Some(false) && selects_objects(&definition.metrics_query)
-}
-
 /// The labels or values that `wanted` may mean, or else all of them.
 fn describe_known(wanted: &[&str], known: &[String], noun: &str) -> String {
+    let wanted: Vec<&str> = wanted.iter().copied().filter(|one| !one.is_empty()).collect();
     let is_meant = |one: &&String| wanted.iter().any(|wanted| may_be_meant(wanted, one));
     let similar: Vec<&String> = known.iter().take(MAX_COMPARED).filter(is_meant).collect();
     if similar.is_empty() {
         return format!("the {noun} are {}", list_first(known, MAX_LABELS, ", "));
     }
     format!("similar {noun}: {}", list_first(&similar, MAX_LABELS, ", "))
-}
-
-/// The namespace label of an external rule.
-pub(super) fn namespace_label(rule: &RuleInspection) -> String {
-    let resources = &rule.definition.resources;
-    let mut overrides = resources.overrides.iter();
-    let namespace_override = overrides.find(|(_, target)| {
-        ["namespace", "namespaces"].contains(&target.resource.as_str()) && target.group.is_empty()
-    });
-    match namespace_override {
-        Some((label, _)) => label.to_owned(),
-        None if resources.template.is_empty() => "namespace".to_owned(),
-        None => resources.template.replace("<<.Resource>>", "namespace"),
-    }
 }
 
 impl PrometheusServer<'_> {
@@ -193,6 +124,14 @@ impl PrometheusServer<'_> {
         let result = result.map_err(|failure| QueryProblem::new(&failure, &client))?;
         let QueryResult::Vector(Some(samples)) = &*result else { return Ok(Vec::new()) };
         Ok(samples.iter().map(|sample| (sample.labels.clone(), sample.value)).collect())
+    }
+
+    /// Like [`Self::samples`]. Empty also if Prometheus can't execute the query.
+    async fn samples_or_none(&self, query: &str) -> Result<Vec<(Labels, f64)>, QueryProblem> {
+        match self.samples(query).await {
+            Err(QueryProblem::Mistake(_)) => Ok(Vec::new()),
+            result => result,
+        }
     }
 
     /// The labels of the series with the newest sample. `None` if there is no current series.
@@ -211,11 +150,8 @@ impl PrometheusServer<'_> {
         selector: &str,
     ) -> Result<Option<Labels>, QueryProblem> {
         let query = format!("topk(1, max_over_time(timestamp({selector})[1d:5m]))");
-        match self.samples(&query).await {
-            Ok(samples) => Ok(samples.into_iter().next().map(|(labels, _)| labels)),
-            Err(QueryProblem::Mistake(_)) => Ok(None),
-            Err(unanswered) => Err(unanswered),
-        }
+        let samples = self.samples_or_none(&query).await?;
+        Ok(samples.into_iter().next().map(|(labels, _)| labels))
     }
 
     /// Says why no series of a `seriesQuery` is within the maximum age. `None` if the reason isn't
@@ -241,7 +177,7 @@ impl PrometheusServer<'_> {
         let Some(name) = selector.metric_name() else { return Ok(None) };
         let labels = self.newest_labels(&format!("{{__name__={}}}", Quoted(name))).await?;
         Ok(match labels {
-            Some(labels) => mismatch(name, selector, &labels),
+            Some(labels) => explain_label_mismatch(name, selector, &labels),
             None => self.explain_misspelling(name).await,
         })
     }
@@ -280,8 +216,9 @@ impl PrometheusServer<'_> {
         }))
     }
 
-    /// Names a requirement of a request's selector that none of its series meet, with similar
-    /// labels or values. `None` if there are no series, or if each requirement is met by some.
+    /// Names a requirement of a request's selector that no series of `series_selector` meets, with
+    /// similar labels or values. `None` if there are no series, or if each requirement is met by
+    /// some.
     pub(super) async fn explain_unmet_requirement(
         &self,
         series_selector: &str,
@@ -293,6 +230,11 @@ impl PrometheusServer<'_> {
         for requirement in requirements.iter().filter(needs_label) {
             let key = requirement.key();
             let mut values = self.label_values(key, series_selector).await?;
+            let wanted: Vec<&str> = requirement.values().collect();
+            // As in Prometheus, an empty value matches series without the label.
+            if wanted.iter().any(|wanted| values.iter().any(|value| value == wanted)) {
+                continue;
+            }
             values.retain(|value| !value.is_empty());
             if values.is_empty() {
                 let Some(labels) = self.newest_labels(series_selector).await? else {
@@ -304,9 +246,7 @@ impl PrometheusServer<'_> {
                     "no series has the label `{key}`, which the selector requires; {known}"
                 )));
             }
-            let wanted: Vec<&str> = requirement.values().collect();
-            let is_met = wanted.iter().any(|wanted| values.iter().any(|value| value == wanted));
-            if !is_met && !wanted.is_empty() {
+            if !wanted.is_empty() {
                 let known = describe_known(&wanted, &values, "values");
                 return Ok(Some(format!("no series has `{requirement}` of the selector; {known}")));
             }
@@ -331,11 +271,7 @@ impl PrometheusServer<'_> {
     /// The value of the first sample of a result. `None` if there is none, or if Prometheus can't
     /// execute the query.
     pub(super) async fn first_value(&self, query: &str) -> Result<Option<f64>, QueryProblem> {
-        match self.samples(query).await {
-            Ok(samples) => Ok(samples.first().map(|(_, value)| *value)),
-            Err(QueryProblem::Mistake(_)) => Ok(None),
-            Err(unanswered) => Err(unanswered),
-        }
+        Ok(self.samples_or_none(query).await?.first().map(|(_, value)| *value))
     }
 
     /// A sentence about the age of the selector's newest sample. `None` if the last day has none.
@@ -344,7 +280,8 @@ impl PrometheusServer<'_> {
         selector: &str,
     ) -> Result<Option<String>, QueryProblem> {
         // Steps of 5 minutes find each series. Its newest sample may be up to 10 minutes newer than
-        // the one that is found: a series that ends between two steps has no value at the second.
+        // the one that is found: a series that ends between two steps has no value at the later
+        // one.
         let coarse = format!("max(max_over_time(timestamp({selector})[1d:5m]))");
         let newest = self.first_value(&format!("max(timestamp({selector})) or {coarse}")).await?;
         if let Some(time) = newest {
@@ -457,7 +394,7 @@ mod tests {
 
     #[rstest]
     #[case::renamed(
-        "m{namespace!=\"\",pod!=\"\"}",
+        "m{pod!=\"\",namespace!=\"\",pod=~\"a.*\"}",
         Some(
             "the newest series of m has no label `namespace`, `pod`, which seriesQuery requires; \
              it has exported_namespace, exported_pod"
@@ -475,20 +412,12 @@ mod tests {
         Some("m has all labels of seriesQuery, but no series matches it: check the values")
     )]
     #[case::name_only("m", None)]
-    fn mismatch_names_missing_labels(#[case] query: &str, #[case] expected: Option<&str>) {
+    fn label_mismatch_names_missing_labels(#[case] query: &str, #[case] expected: Option<&str>) {
         let expr = promql::parse(query).unwrap();
         let Node::Selector(selector) = &expr.node else { panic!("{query}") };
         let names = ["exported_namespace", "exported_pod", "job"];
         let labels = names.map(|name| (name.to_owned(), "a".to_owned())).into();
-        assert_eq!(mismatch("m", selector, &labels).as_deref(), expected);
-    }
-
-    #[test]
-    fn selector_has_the_escapes_of_promql() {
-        let selector = selector("m", "a\u{200b}", &["pod", "app/name"]);
-        assert_eq!(selector, "{__name__=\"a\\u200b\",pod!=\"\",\"app/name\"!=\"\"}");
-        let selector = selector_without("app/name", "m", "a", ("app/ns", "b"));
-        assert_eq!(selector, "{__name__=\"a\",\"app/ns\"=\"b\",\"app/name\"=\"\"}");
+        assert_eq!(explain_label_mismatch("m", selector, &labels).as_deref(), expected);
     }
 
     #[test]
